@@ -1,0 +1,38 @@
+# Every target sets up what it needs, once, in .venv.
+PYTHON ?= python3
+BIN := .venv/bin
+READY := .venv/.ready
+
+.PHONY: setup test check demo format bench clean
+
+setup: $(READY)
+
+$(READY): pyproject.toml constraints.txt
+	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	@touch $(READY)
+
+test: $(READY)
+	@$(BIN)/python -m pytest
+
+check: $(READY)
+	@$(BIN)/ruff format --check .
+	@$(BIN)/ruff check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports --no-cache
+	@$(MAKE) --no-print-directory test
+
+demo: $(READY)
+	@PATH="$(CURDIR)/$(BIN):$$PATH" sh examples/demo.sh
+
+format: $(READY)
+	@$(BIN)/ruff format .
+	@$(BIN)/ruff check --fix .
+
+bench: $(READY)
+	@$(BIN)/python benchmarks/solving.py
+	@$(BIN)/python benchmarks/sampling.py
+	@$(BIN)/python benchmarks/scale.py
+
+clean:
+	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist

@@ -1,0 +1,1 @@
+"""Complex questions to incomplete knowledge graphs."""

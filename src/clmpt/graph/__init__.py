@@ -1,0 +1,1 @@
+"""What is known: knowledge graphs, how they are read, stored and written."""

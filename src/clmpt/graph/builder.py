@@ -1,0 +1,71 @@
+"""Names come in one by one, a KnowledgeGraph comes out."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable
+
+import numpy as np
+import numpy.typing as npt
+
+from clmpt.errors import DataError
+from clmpt.graph.edges import build_index
+from clmpt.graph.knowledge_graph import KnowledgeGraph, Vocabulary
+from clmpt.graph.names import NameTable
+
+
+class GraphBuilder:
+    """Collects triples split by split; ids follow first appearance unless names are given first."""
+
+    def __init__(self, entities: Iterable[str] = (), relations: Iterable[str] = ()) -> None:
+        self.entity_ids = {name: number for number, name in enumerate(entities)}
+        self.relation_ids = {name: number for number, name in enumerate(relations)}
+        self.labels: dict[str, str] = {}
+        self.rows: dict[str, array[int]] = {}
+        self.blocks: dict[str, list[npt.NDArray[np.int32]]] = {}
+
+    def add(self, split: str, head: str, relation: str, tail: str) -> None:
+        entities, relations = self.entity_ids, self.relation_ids
+        rows = self.rows.get(split)
+        if rows is None:
+            rows = self.rows.setdefault(split, array("i"))
+        rows.append(entities.setdefault(head, len(entities)))
+        rows.append(relations.setdefault(relation, len(relations)))
+        rows.append(entities.setdefault(tail, len(entities)))
+
+    def add_ids(self, split: str, rows: npt.NDArray[np.int32]) -> None:
+        """Triples as ids of names that were given when the builder was made."""
+        limits = np.array([len(self.entity_ids), len(self.relation_ids), len(self.entity_ids)])
+        if len(rows) and (rows.min() < 0 or (rows >= limits).any()):
+            bad = rows[((rows < 0) | (rows >= limits)).any(axis=1)][0]
+            raise DataError(
+                f"The {split} triple {tuple(bad.tolist())} names an id that the name files lack."
+            )
+        self.blocks.setdefault(split, []).append(rows)
+
+    def label(self, name: str, label: str) -> None:
+        """A label for an entity or a relation, whichever the name turns out to be; the first wins."""
+        self.labels.setdefault(name, label)
+
+    def build(self) -> KnowledgeGraph:
+        splits = tuple(dict.fromkeys([*self.rows, *self.blocks]))
+        if not splits:
+            raise DataError("There is not a single triple to make a graph of.")
+        triples = [self._split_rows(name) for name in splits]
+        index = build_index(len(self.entity_ids), len(self.relation_ids), triples)
+        return KnowledgeGraph(
+            self._vocabulary("entity", self.entity_ids),
+            self._vocabulary("relation", self.relation_ids),
+            index,
+            splits,
+            splits,
+        )
+
+    def _split_rows(self, name: str) -> npt.NDArray[np.int32]:
+        added = np.frombuffer(self.rows.get(name, array("i")), np.int32).reshape(-1, 3)
+        return np.concatenate([added, *self.blocks.get(name, [])])
+
+    def _vocabulary(self, kind: str, ids: dict[str, int]) -> Vocabulary:
+        labels = [self.labels.get(name, "") for name in ids] if self.labels else []
+        table = NameTable.of(labels) if any(labels) else None
+        return Vocabulary(kind, NameTable.of(ids), table)

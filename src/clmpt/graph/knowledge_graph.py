@@ -1,0 +1,302 @@
+"""KnowledgeGraph: names, labels and triples in named splits; immutable, opened by memory map."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from clmpt.errors import AmbiguousName, DataError, UnknownName, UnknownSplit
+from clmpt.graph.edges import EdgeIndex, Ints
+from clmpt.graph.names import NameTable
+from clmpt.graph.storage import new_folder, open_array, open_json, save_array, save_json
+from clmpt.logic.formula import Id, Name, Placeholder, Query, Symbol
+
+FORMAT = "clmpt graph 1"
+_LISTED = 5  # how many candidates an ambiguous label shows
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """The names of one kind of thing by id, and labels for people where there are any."""
+
+    kind: str
+    names: NameTable
+    labels: NameTable | None = None
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def label(self, number: int) -> str:
+        """What to show a person: the label, or the name where there is none."""
+        return (self.labels[number] if self.labels else "") or self.names[number]
+
+    def resolve(self, symbol: Symbol) -> int:
+        """The id that a name, a label or a number stands for."""
+        if isinstance(symbol, Id):
+            if symbol.number >= len(self):
+                raise UnknownName(self.kind, f"#{symbol.number}")
+            return symbol.number
+        if isinstance(symbol, Placeholder):
+            raise UnknownName(self.kind, f"${symbol.name}")
+        found = self.names.find(symbol.text)
+        if not found and self.labels:
+            found = self.labels.find(symbol.text) if symbol.text else []
+            if len(found) > 1:
+                names = [self.names[number] for number in found[:_LISTED]]
+                raise AmbiguousName(self.kind, symbol.text, names, len(found), symbol.position)
+        if not found:
+            raise UnknownName(
+                self.kind, symbol.text, self.suggestions(symbol.text), symbol.position
+            )
+        return found[0]
+
+    def suggestions(self, text: str) -> list[str]:
+        near = [*(self.labels.closest(text) if self.labels else []), *self.names.closest(text)]
+        return list(dict.fromkeys(name for name in near if name))[:3]
+
+
+@dataclass(frozen=True)
+class KnowledgeGraph:
+    """Triples between named entities. Ids are dense; all arrays are read-only.
+
+    `index` covers all splits; `view("train")` is the same graph seen through some of them.
+
+    >>> graph = KnowledgeGraph.from_triples([("Mizoguchi", "directed", "Ugetsu")])
+    >>> [graph.entities.names[i] for i in graph.neighbours(0, 0)]
+    ['Ugetsu']
+    """
+
+    entities: Vocabulary
+    relations: Vocabulary
+    index: EdgeIndex
+    splits: tuple[str, ...] = ("facts",)
+    observed: tuple[str, ...] = ("facts",)
+
+    @classmethod
+    def from_triples(
+        cls,
+        triples: Iterable[tuple[str, str, str]],
+        entity_labels: dict[str, str] | None = None,
+    ) -> KnowledgeGraph:
+        """A graph with one split from (head, relation, tail) names; ids follow first appearance."""
+        from clmpt.graph.builder import GraphBuilder
+
+        builder = GraphBuilder()
+        for head, relation, tail in triples:
+            builder.add("facts", head, relation, tail)
+        for name, label in (entity_labels or {}).items():
+            builder.label(name, label)
+        return builder.build()
+
+    @classmethod
+    def open(cls, folder: str | Path) -> KnowledgeGraph:
+        """A stored graph. Arrays are mapped, not read: opening takes the same time at any size."""
+        folder = Path(folder)
+        if not folder.is_dir():
+            raise DataError(f"There is no graph folder '{folder}'. Make one with 'clmpt import'.")
+        if not (folder / "graph.json").exists():
+            raise DataError(
+                f"'{folder}' is not a stored graph. Import it first: "
+                f"clmpt import {folder} --out NEW_FOLDER"
+            )
+        about = open_json(folder / "graph.json")
+        try:
+            return _opened(folder, about)
+        except (KeyError, TypeError, AttributeError) as error:
+            raise DataError(f"'{folder}/graph.json' is damaged: {error!r}.") from None
+
+    def save(self, folder: str | Path) -> None:
+        """Writes the folder that `open` reads; refuses one that exists."""
+        with new_folder(Path(folder)) as scratch:
+            for name, array in (
+                ("keys", self.index.keys_K),
+                ("offsets", self.index.offsets_K1),
+                ("neighbours", self.index.neighbours_X),
+                ("splits", self.index.splits_X),
+                ("inverse", self.inverse_ids),
+            ):
+                save_array(scratch, name, array)
+            for vocabulary, stem in ((self.entities, "entity"), (self.relations, "relation")):
+                _save_table(scratch, f"{stem}_names", vocabulary.names)
+                if vocabulary.labels:
+                    _save_table(scratch, f"{stem}_labels", vocabulary.labels)
+            save_json(scratch / "graph.json", self.about)
+
+    @property
+    def about(self) -> dict[str, Any]:
+        return {
+            "format": FORMAT,
+            "entities": len(self.entities),
+            "relations": len(self.relations),
+            "triples": self.index.triples,
+            "splits": list(self.splits),
+            "labels": {
+                "entity": self.entities.labels is not None,
+                "relation": self.relations.labels is not None,
+            },
+        }
+
+    # --- splits ---------------------------------------------------------------------------------
+
+    def view(self, *splits: str) -> KnowledgeGraph:
+        """The graph with only the edges of these splits; without any, all of them."""
+        wanted = tuple(dict.fromkeys(splits)) or self.splits
+        for name in wanted:
+            if name not in self.splits:
+                raise UnknownSplit(
+                    f"There is no split '{name}'. This graph has: {', '.join(self.splits)}."
+                )
+        if wanted == self.observed:
+            return self
+        cache = self._views
+        if wanted not in cache:
+            index = self._whole.restricted(sum(1 << self.splits.index(name) for name in wanted))
+            view = KnowledgeGraph(self.entities, self.relations, index, self.splits, wanted)
+            view.__dict__.update(_whole=self._whole, _views=cache, inverse_ids=self.inverse_ids)
+            cache[wanted] = view
+        return cache[wanted]
+
+    @cached_property
+    def _whole(self) -> EdgeIndex:
+        return self.index
+
+    @cached_property
+    def _views(self) -> dict[tuple[str, ...], KnowledgeGraph]:
+        return {}
+
+    # --- relations and their inverses -----------------------------------------------------------
+
+    @cached_property
+    def inverse_ids(self) -> Ints:
+        """For each relation the one that holds exactly the reversed triples, or -1.
+
+        BetaE's graphs have both directions present; others usually have none.
+        """
+        return find_inverses(self.index)
+
+    @property
+    def has_both_directions(self) -> bool:
+        """Whether every relation's inverse is a relation of the graph itself."""
+        return bool((self.inverse_ids >= 0).all())
+
+    # --- reading --------------------------------------------------------------------------------
+
+    def neighbours(self, entity: int, relation: int, *, inverse: bool = False) -> list[int]:
+        """Tails of (entity, relation, ·), or with `inverse` heads of (·, relation, entity)."""
+        directed = relation + inverse * len(self.relations)
+        start, stop = self.index.ranges(np.array([entity]), np.array([directed]))
+        found: list[int] = self.index.neighbours_X[start[0] : stop[0]].tolist()
+        return found
+
+    def triples(self, *splits: str) -> npt.NDArray[np.int32]:
+        """Rows (head, relation, tail) of these splits (all without any), sorted."""
+        return self.view(*(splits or self.observed)).index.forward_triples()[0]
+
+    def bind(self, query: Query) -> Query:
+        """The query with every name replaced by its id; errors tell where and what is near."""
+        return query.replace(
+            lambda symbol: Id(self.entities.resolve(symbol)),
+            lambda symbol: Id(self.relations.resolve(symbol)),
+        )
+
+    def named(self, query: Query) -> Query:
+        """The query with ids replaced by names."""
+
+        def name(vocabulary: Vocabulary, symbol: Symbol) -> Symbol:
+            if not isinstance(symbol, Id):
+                return symbol
+            return Name(vocabulary.names[vocabulary.resolve(symbol)])
+
+        return query.replace(
+            lambda symbol: name(self.entities, symbol), lambda symbol: name(self.relations, symbol)
+        )
+
+    def labels(self, entities: Iterable[int]) -> list[str]:
+        return [self.entities.label(entity) for entity in entities]
+
+
+def find_inverses(index: EdgeIndex) -> Ints:
+    """For each relation the one with exactly its triples reversed, or -1.
+
+    Where several qualify, BetaE's partner (r ^ 1) comes first, then the relation itself.
+    """
+    rows, _ = index.forward_triples()
+    relation_T = rows[:, 1]
+    order_T = np.argsort(relation_T, kind="stable")
+    bounds = np.searchsorted(relation_T[order_T], np.arange(index.relations + 1))
+    head_T, tail_T = rows[order_T, 0].astype(np.int64), rows[order_T, 2].astype(np.int64)
+    forward_T = head_T * index.entities + tail_T
+    backward_T = tail_T * index.entities + head_T
+    # A sum of scrambled pairs finds the few candidates; only they are compared triple by triple.
+    signatures: dict[tuple[int, int], list[int]] = {}
+    parts = [slice(start, stop) for start, stop in zip(bounds, bounds[1:], strict=False)]
+    for relation, part in enumerate(parts):
+        signatures.setdefault(_signature(forward_T[part]), []).append(relation)
+    inverse = np.full(index.relations, -1, np.int64)
+    for relation, part in enumerate(parts):
+        candidates = signatures.get(_signature(backward_T[part]), [])
+        reversed_pairs = np.sort(backward_T[part])
+        for other in sorted(candidates, key=lambda c: (c != relation ^ 1, c != relation, c)):
+            if np.array_equal(reversed_pairs, np.sort(forward_T[parts[other]])):
+                inverse[relation] = other
+                break
+    return inverse
+
+
+def _signature(pairs: Ints) -> tuple[int, int]:
+    mixed = pairs.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+    return len(pairs), int((mixed ^ (mixed >> np.uint64(29))).sum(dtype=np.uint64))
+
+
+def _save_table(folder: Path, stem: str, table: NameTable) -> None:
+    save_array(folder, f"{stem}_bytes", table.bytes_)
+    save_array(folder, f"{stem}_offsets", table.offsets)
+    save_array(folder, f"{stem}_order", table.order)
+
+
+def _open_table(folder: Path, stem: str) -> NameTable:
+    table = NameTable(
+        open_array(folder, f"{stem}_bytes", "u"),
+        open_array(folder, f"{stem}_offsets", "i"),
+        open_array(folder, f"{stem}_order", "i"),
+    )
+    if len(table.offsets) != len(table) + 1 or table.offsets[-1] != len(table.bytes_):
+        raise DataError(f"The names in '{folder}' do not fit together. Import the graph again.")
+    return table
+
+
+def _opened(folder: Path, about: dict[str, Any]) -> KnowledgeGraph:
+    if about["format"] != FORMAT:
+        raise DataError(f"'{folder}' is in the format '{about['format']}'; this is for '{FORMAT}'.")
+    vocabularies = []
+    for kind in ("entity", "relation"):
+        names = _open_table(folder, f"{kind}_names")
+        labels = _open_table(folder, f"{kind}_labels") if about["labels"][kind] else None
+        vocabularies.append(Vocabulary(kind, names, labels))
+    entities, relations = vocabularies
+    index = EdgeIndex(
+        len(entities),
+        len(relations),
+        open_array(folder, "keys", "i"),
+        open_array(folder, "offsets", "i"),
+        open_array(folder, "neighbours", "i"),
+        open_array(folder, "splits", "u"),
+    )
+    fits = (
+        len(index.offsets_K1) == len(index.keys_K) + 1
+        and index.offsets_K1[-1] == len(index.neighbours_X) == len(index.splits_X)
+        and index.triples == about["triples"]
+        and all(len(v.labels or v.names) == len(v.names) for v in vocabularies)
+    )
+    if not fits:
+        raise DataError(f"The arrays in '{folder}' do not fit together. Import the graph again.")
+    splits = tuple(str(name) for name in about["splits"])
+    graph = KnowledgeGraph(entities, relations, index, splits, splits)
+    graph.__dict__["inverse_ids"] = open_array(folder, "inverse", "i")
+    return graph

@@ -1,0 +1,85 @@
+"""Names and labels by number and numbers by name, for millions of them, opened by memory map."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+_MANY = 200_000  # beyond this, suggestions look only at names that start alike
+
+
+@dataclass(frozen=True)
+class NameTable:
+    """Texts in the order of their ids, with the order in which they would be sorted by their bytes."""
+
+    bytes_: npt.NDArray[np.uint8]
+    offsets: npt.NDArray[np.int64]
+    order: npt.NDArray[np.int32]
+
+    @classmethod
+    def of(cls, texts: Iterable[str]) -> NameTable:
+        encoded = [text.encode() for text in texts]
+        lengths = np.fromiter(map(len, encoded), np.int64, len(encoded))
+        order = sorted(range(len(encoded)), key=encoded.__getitem__)
+        return cls(
+            np.frombuffer(b"".join(encoded), np.uint8),
+            np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)]),
+            np.array(order, np.int32),
+        )
+
+    def __len__(self) -> int:
+        return len(self.order)
+
+    def raw(self, number: int) -> bytes:
+        return self.bytes_[self.offsets[number] : self.offsets[number + 1]].tobytes()
+
+    def __getitem__(self, number: int) -> str:
+        return self.raw(number).decode()
+
+    def __iter__(self) -> Iterator[str]:
+        blob, offsets = self.bytes_.tobytes(), self.offsets.tolist()
+        for start, stop in zip(offsets, offsets[1:], strict=False):
+            yield blob[start:stop].decode()
+
+    def find(self, text: str) -> list[int]:
+        """The ids with exactly this text."""
+        wanted, ranked = text.encode("utf-8", "surrogatepass"), _Ranked(self)
+        first = bisect_left(ranked, wanted)
+        return self.order[first : bisect_right(ranked, wanted, lo=first)].tolist()
+
+    def starting_with(self, prefix: str, limit: int) -> list[int]:
+        """Up to `limit` ids whose text starts so, in the order of their texts."""
+        wanted = prefix.encode("utf-8", "surrogatepass")
+        first = bisect_left(_Ranked(self), wanted)
+        near = self.order[first : first + limit].tolist()
+        return [number for number in near if self.raw(number).startswith(wanted)]
+
+    def closest(self, text: str, count: int = 3) -> list[str]:
+        """The most similar texts, for "did you mean"."""
+        from rapidfuzz import process, utils
+
+        if len(self) <= _MANY:
+            choices: Sequence[str] = list(self)
+        else:
+            choices = [self[number] for number in self.starting_with(text[:2], _MANY)]
+        found = process.extract(
+            text, choices, processor=utils.default_process, limit=count, score_cutoff=70
+        )
+        return list(dict.fromkeys(choice for choice, _score, _index in found))
+
+
+class _Ranked(Sequence[bytes]):
+    """A table's texts in sorted order, for `bisect`."""
+
+    def __init__(self, table: NameTable) -> None:
+        self.table = table
+
+    def __len__(self) -> int:
+        return len(self.table)
+
+    def __getitem__(self, rank: int) -> bytes:  # type: ignore[override]
+        return self.table.raw(self.table.order[rank])

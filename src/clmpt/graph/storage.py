@@ -1,0 +1,108 @@
+"""Folders of arrays, written whole or not at all, and opened by memory map.
+
+Nothing here is ever unpickled. A file that is cut short or was swapped is refused with its name.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from clmpt.errors import DataError
+
+_LARGEST_JSON = 64 * 2**20
+
+
+@contextmanager
+def new_folder(path: Path) -> Iterator[Path]:
+    """A scratch folder that becomes `path` when the block ends well, and vanishes when it does not."""
+    if path.exists():
+        raise DataError(f"'{path}' exists already. Choose another name, or remove it first.")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        scratch = Path(tempfile.mkdtemp(prefix=f".{path.name}-", dir=path.parent))
+    except OSError as error:
+        raise cannot_write(path, error) from None
+    try:
+        yield scratch
+        scratch.chmod(0o777 & ~_umask())
+        os.rename(scratch, path)
+    except OSError as error:
+        raise cannot_write(path, error) from None
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+
+
+@contextmanager
+def new_file(path: Path) -> Iterator[Path]:
+    """A scratch file that becomes `path` when the block ends well; an existing one is kept until."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)
+    except OSError as error:
+        raise cannot_write(path, error) from None
+    os.close(handle)
+    scratch = Path(name)
+    try:
+        yield scratch
+        with scratch.open("rb+") as file:
+            os.fsync(file.fileno())
+        scratch.chmod(0o666 & ~_umask())
+        os.replace(scratch, path)
+    except OSError as error:
+        raise cannot_write(path, error) from None
+    finally:
+        scratch.unlink(missing_ok=True)
+
+
+def save_array(folder: Path, name: str, array: npt.NDArray[Any]) -> None:
+    with (folder / f"{name}.npy").open("wb") as file:
+        np.save(file, array, allow_pickle=False)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def open_array(folder: Path, name: str, kind: str, dimensions: int = 1) -> npt.NDArray[Any]:
+    """A memory map of an array whose dtype kind ('i', 'u', …) and dimensions are as promised."""
+    path = folder / f"{name}.npy"
+    try:
+        array: npt.NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
+    except (OSError, ValueError, EOFError, SyntaxError) as error:
+        raise DataError(
+            f"'{path}' is missing or damaged ({error}). Import the graph again."
+        ) from None
+    if array.dtype.kind != kind or array.ndim != dimensions:
+        raise DataError(f"'{path}' does not hold what it should. Import the graph again.")
+    return array
+
+
+def save_json(path: Path, document: Any) -> None:
+    path.write_text(json.dumps(document, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def open_json(path: Path) -> Any:
+    try:
+        if path.stat().st_size > _LARGEST_JSON:
+            raise DataError(f"'{path}' is larger than {_LARGEST_JSON // 2**20} MiB.")
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise DataError(f"'{path}' is missing or damaged ({error}).") from None
+
+
+def cannot_write(path: Path, error: OSError) -> DataError:
+    return DataError(f"'{path}' cannot be written: {error.strerror or error}.")
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask

@@ -1,0 +1,239 @@
+"""BetaE's nested tuples: `(anchor, (r1, r2))`, -2 for negation, -1 for union.
+
+A tuple's structure, with 'e', 'r', 'n' and 'u' for the numbers, is what BetaE files use as keys.
+Reading goes through the structure alone, so a structure nobody named is read all the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+from clmpt.errors import QuerySyntaxError, UnsupportedQuery
+from clmpt.logic.formula import (
+    And,
+    Atom,
+    Exists,
+    Formula,
+    Id,
+    Not,
+    Or,
+    Placeholder,
+    Query,
+    Symbol,
+    Variable,
+    conjunction,
+    disjunction,
+    loose_variables,
+    negate,
+)
+
+Nested: TypeAlias = Any  # a tuple of tuples and ints (a query) or letters (a structure)
+
+UNION, NEGATION = -1, -2
+_DEEPEST = 20
+_LETTERS = frozenset("rnu")
+
+Branch: TypeAlias = tuple[Formula, list[Variable]]  # a formula and the variables it hides
+
+
+def structure_of(nested: Nested) -> Nested:
+    """The key under which BetaE files a query.
+
+    >>> structure_of(((74, (59,)), (4694, (240, -2))))
+    (('e', ('r',)), ('e', ('r', 'n')))
+    """
+
+    return _letters(nested, 0)
+
+
+def _letters(part: Nested, depth: int) -> Nested:
+    _check_tuple(part, depth)
+    return tuple(
+        "e"
+        if isinstance(inner, int)
+        else tuple({UNION: "u", NEGATION: "n"}.get(number, "r") for number in inner)
+        if _is_operations(inner)
+        else _letters(inner, depth + 1)
+        for inner in part
+    )
+
+
+def template_of(structure: Nested) -> Query:
+    """A structure as a query with placeholders $s1, $r1, … in the order BetaE writes its numbers.
+
+    >>> print(template_of((("e", ("r",)), ("e", ("r", "n")))))
+    ?y : $r1($s1, ?y) & !$r2($s2, ?y)
+    """
+    return _Reader(lambda kind, count: Placeholder(f"{'s' if kind == 'e' else 'r'}{count}")).read(
+        structure
+    )
+
+
+def from_betae(nested: Nested) -> Query:
+    """The query that a tuple of ids says, with BetaE's meaning: a negated branch is ¬∃.
+
+    >>> print(from_betae(((29661, (19, 21, -2)), (808, (19,)))))
+    ?y : !exists ?x1 (#19(#29661, ?x1) & #21(?x1, ?y)) & #19(#808, ?y)
+    """
+    numbers = iter(numbers_of(nested))
+    return _Reader(lambda _kind, _count: Id(next(numbers))).read(structure_of(nested))
+
+
+def numbers_of(nested: Nested) -> list[int]:
+    """The entity and relation ids of a tuple, in order, without the operators."""
+    if isinstance(nested, int):
+        return [nested] if nested >= 0 else []
+    return [number for part in nested for number in numbers_of(part)]
+
+
+class _Reader:
+    """Turns a structure into a formula; `symbol` supplies each entity and relation in turn."""
+
+    def __init__(self, symbol: Callable[[str, int], Symbol]) -> None:
+        self.symbol, self.hidden = symbol, 0
+        self.counts = {"e": 0, "r": 0}
+
+    def read(self, structure: Nested) -> Query:
+        free = Variable("y")
+        return Query(free, self.branch(structure, free, 0)[0])
+
+    def next(self, kind: str) -> Symbol:
+        self.counts[kind] += 1
+        return self.symbol(kind, self.counts[kind])
+
+    def fresh(self) -> Variable:
+        self.hidden += 1
+        return Variable(f"x{self.hidden}")
+
+    def branch(self, structure: Nested, target: Variable, depth: int) -> Branch:
+        """What puts `target` among the entities that `structure` denotes."""
+        _check_tuple(structure, depth)
+        *parts, last = structure
+        if len(parts) == 1 and _is_operations(last) and last != ("u",):
+            return self.chain(parts[0], last, target, depth)
+        union = last == ("u",)
+        found = [self.branch(part, target, depth + 1) for part in (parts if union else structure)]
+        formulas = [formula for formula, _ in found]
+        hidden = [variable for _, variables in found for variable in variables]
+        return (disjunction(formulas) if union else conjunction(formulas)), hidden
+
+    def chain(self, start: Nested, steps: Nested, target: Variable, depth: int) -> Branch:
+        """Relations and negations applied one after the other, from `start` to `target`."""
+        hops = steps.count("r")
+        from_entity = start == "e"
+        if set(steps) - {"r", "n"} or (from_entity and steps[:1] != ("r",)):
+            raise _not_betae((start, steps))
+        stops = [self.fresh() for _ in range(hops - from_entity)] + [target]
+        if from_entity:
+            anchor = self.next("e")
+            formula: Formula = Atom(self.next("r"), anchor, stops[0])
+            hidden: list[Variable] = []
+            steps = steps[1:]
+        else:
+            formula, hidden = self.branch(start, stops[0], depth + 1)
+        reached = 0
+        for step in steps:
+            if step == "r":
+                hop = Atom(self.next("r"), stops[reached], stops[reached + 1])
+                formula = conjunction([formula, hop])
+                hidden = [*hidden, stops[reached]]
+                reached += 1
+            else:
+                formula = negate(Exists(tuple(hidden), formula) if hidden else formula)
+                hidden = []
+        return formula, hidden
+
+
+def to_betae(query: Query, inverse: Callable[[int], int] | None = None) -> Nested:
+    """The nested tuple of a query over ids, where BetaE's form has one.
+
+    `inverse` gives the id of a relation's inverse, for atoms written against the walking direction.
+
+    >>> to_betae(from_betae((((7, (1,)), (8, (2, -2))), (3,))))
+    (((7, (1,)), (8, (2, -2))), (3,))
+    """
+    return _denoted(query.body, query.free, inverse)
+
+
+def _denoted(formula: Formula, target: Variable, inverse: Callable[[int], int] | None) -> Nested:
+    """The tuple for the entities that `formula` allows as `target`."""
+    if isinstance(formula, Exists):
+        return _denoted(formula.body, target, inverse)
+    if isinstance(formula, Or):
+        return (*(_denoted(part, target, inverse) for part in formula.parts), (UNION,))
+    if isinstance(formula, Not):
+        return _append(_denoted(formula.body, target, inverse), NEGATION)
+    if isinstance(formula, And):
+        groups = _connected(formula.parts, target)
+        if len(groups) > 1:
+            return tuple(_denoted(conjunction(group), target, inverse) for group in groups)
+    parts = list(formula.parts) if isinstance(formula, And) else [formula]
+    hops = [p for p in parts if isinstance(p, Atom) and target in (p.head, p.tail)]
+    if len(hops) != 1:
+        raise _no_tuple(f"?{target.name} is not reached by exactly one positive atom a branch")
+    hop = hops[0]
+    rest = [part for part in parts if part is not hop]
+    source, forward = (hop.head, True) if hop.tail == target else (hop.tail, False)
+    relation = _number(hop.relation)
+    if not forward:
+        if inverse is None:
+            raise _no_tuple("it follows a relation backwards and no inverse is known")
+        relation = inverse(relation)
+    if isinstance(source, Variable):
+        if not rest or source == target:
+            raise _no_tuple(f"?{source.name} starts a branch, and only constants can")
+        return _append(_denoted(conjunction(rest), source, inverse), relation)
+    if rest:
+        raise _no_tuple("a branch has a part that does not lead to its end")
+    return (_number(source), (relation,))
+
+
+def _connected(parts: tuple[Formula, ...], target: Variable) -> list[list[Formula]]:
+    """Parts grouped by the variables they share, `target` aside."""
+    groups: list[tuple[set[Variable], list[Formula]]] = []
+    for part in parts:
+        shared = loose_variables(part) - {target}
+        touching = [group for group in groups if group[0] & shared]
+        groups = [group for group in groups if not group[0] & shared]
+        names = shared.union(*(group[0] for group in touching))
+        groups.append((names, [*(p for group in touching for p in group[1]), part]))
+    return [group for _, group in groups]
+
+
+def _append(nested: Nested, operation: int) -> Nested:
+    start, last = nested[0], nested[-1]
+    if len(nested) == 2 and _is_operations(last) and last != (UNION,):
+        return (start, (*last, operation))
+    return (nested, (operation,))
+
+
+def _number(symbol: Symbol | Variable) -> int:
+    if not isinstance(symbol, Id):
+        raise _no_tuple("its names are not yet resolved to ids by a graph")
+    return symbol.number
+
+
+def _is_operations(part: Nested) -> bool:
+    return isinstance(part, tuple) and all(
+        isinstance(step, int) or step in _LETTERS for step in part
+    )
+
+
+def _check_tuple(part: Nested, depth: int) -> None:
+    if not isinstance(part, tuple) or len(part) < 2 or depth > _DEEPEST:
+        raise _not_betae(part)
+
+
+def _not_betae(part: Nested) -> QuerySyntaxError:
+    text = repr(part) if not isinstance(part, tuple) else "a part of it"
+    return QuerySyntaxError(
+        f"This is no BetaE query: {text[:60]} is out of place",
+        "Expected nested tuples such as (anchor, (r1, r2)), with -2 for negation and -1 for union",
+    )
+
+
+def _no_tuple(reason: str) -> UnsupportedQuery:
+    return UnsupportedQuery(
+        f"The query has no BetaE tuple: {reason}", "Use its formula text instead"
+    )

@@ -1,0 +1,257 @@
+"""Queries as plain values: a syntax tree, one free variable, and limits on its size.
+
+A query knows nothing of graphs, ids of rows in tables, or the text it came from. Names stay names
+until a graph resolves them; an inverse relation is an atom with its ends swapped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, TypeAlias, cast
+
+from clmpt.errors import Position, QueryError, QueryTooLarge
+
+if TYPE_CHECKING:
+    from clmpt.logic.normal_form import Pattern
+
+
+@dataclass(frozen=True, slots=True)
+class Variable:
+    name: str
+    position: Position | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Name:
+    """An entity or relation by its name, label or IRI."""
+
+    text: str
+    position: Position | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Id:
+    """An entity or relation by its number in one particular graph."""
+
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class Placeholder:
+    """An entity or relation still to be chosen; equal placeholders get equal values."""
+
+    name: str
+
+
+Symbol: TypeAlias = Name | Id | Placeholder
+Term: TypeAlias = Variable | Symbol
+
+
+class _Connectives:
+    """`&`, `|` and `~` between formulas, so that queries can be written in Python."""
+
+    __slots__ = ()
+
+    def __and__(self, other: Formula) -> And:
+        return And((cast("Formula", self), other))
+
+    def __or__(self, other: Formula) -> Or:
+        return Or((cast("Formula", self), other))
+
+    def __invert__(self) -> Formula:
+        return negate(cast("Formula", self))
+
+
+@dataclass(frozen=True, slots=True)
+class Atom(_Connectives):
+    """`relation(head, tail)`."""
+
+    relation: Symbol
+    head: Term
+    tail: Term
+
+
+@dataclass(frozen=True, slots=True)
+class Not(_Connectives):
+    body: Formula
+
+
+@dataclass(frozen=True, slots=True)
+class And(_Connectives):
+    """Two or more formulas that all hold; nested conjunctions are flattened."""
+
+    parts: tuple[Formula, ...]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "parts", _flatten(And, self.parts))
+
+
+@dataclass(frozen=True, slots=True)
+class Or(_Connectives):
+    """Two or more formulas of which one holds; nested disjunctions are flattened."""
+
+    parts: tuple[Formula, ...]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "parts", _flatten(Or, self.parts))
+
+
+@dataclass(frozen=True, slots=True)
+class Exists(_Connectives):
+    """Some values of `variables` make `body` true."""
+
+    variables: tuple[Variable, ...]
+    body: Formula
+
+    def __post_init__(self) -> None:
+        if not self.variables:
+            raise QueryError("A quantifier without a variable", "Write 'exists ?x (…)'")
+        if isinstance(self.body, Exists) and not set(self.variables) & set(self.body.variables):
+            object.__setattr__(self, "variables", self.variables + self.body.variables)
+            object.__setattr__(self, "body", self.body.body)
+
+
+Formula: TypeAlias = Atom | Not | And | Or | Exists
+
+
+def _flatten(kind: type[And] | type[Or], parts: tuple[Formula, ...]) -> tuple[Formula, ...]:
+    flat: list[Formula] = []
+    for part in parts:
+        flat.extend(part.parts if isinstance(part, kind) else (part,))
+    if len(flat) < 2:
+        raise QueryError(f"'{kind.__name__}' needs at least two parts", "Use the part itself")
+    return tuple(flat)
+
+
+def negate(formula: Formula) -> Formula:
+    """The negation, with two negations in a row cancelled."""
+    return formula.body if isinstance(formula, Not) else Not(formula)
+
+
+def conjunction(parts: list[Formula]) -> Formula:
+    return parts[0] if len(parts) == 1 else And(tuple(parts))
+
+
+def disjunction(parts: list[Formula]) -> Formula:
+    return parts[0] if len(parts) == 1 else Or(tuple(parts))
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How large a query may be. Normal forms explode, so all three are checked before any work."""
+
+    atoms: int = 64
+    depth: int = 40
+    disjuncts: int = 128
+
+
+@dataclass(frozen=True)
+class Query:
+    """`{ free | body }`: the entities that make `body` true when put for `free`.
+
+    Every other variable is existential; one that no quantifier in `body` binds is bound outside all
+    of it, so `!r(?x, ?y)` says that *some* ?x is not related, and `!exists ?x (r(?x, ?y))` that
+    *none* is. `limit` is how many answers a listing shows; it is not part of the question.
+
+    >>> y, x = Variable("y"), Variable("x")
+    >>> query = Query(y, Atom(Name("directed"), Name("Mizoguchi"), x) & Atom(Name("cast"), x, y))
+    >>> print(query)
+    ?y : directed(Mizoguchi, ?x) & cast(?x, ?y)
+    """
+
+    free: Variable
+    body: Formula
+    limit: int | None = field(default=None, compare=False)
+    limits: Limits = field(default=Limits(), compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        _check_size(self.body, self.limits)
+        while isinstance(self.body, Exists) and self.free not in self.body.variables:
+            object.__setattr__(self, "body", self.body.body)
+        _ = self.patterns  # a query that has no safe normal form is refused when it is made
+
+    @cached_property
+    def patterns(self) -> tuple[Pattern, ...]:
+        """The disjunctive normal form: alternatives without 'or'; their union is the query."""
+        from clmpt.logic.normal_form import normal_form
+
+        return normal_form(self)
+
+    def disjuncts(self) -> tuple[Query, ...]:
+        """One or-free query for each alternative; an answer of any is an answer of this one."""
+        from clmpt.logic.normal_form import to_formula
+
+        return tuple(Query(self.free, to_formula(p), None, self.limits) for p in self.patterns)
+
+    def replace(
+        self, entity: Callable[[Symbol], Symbol], relation: Callable[[Symbol], Symbol]
+    ) -> Query:
+        """The same question with every constant and relation mapped."""
+        body = map_atoms(
+            self.body,
+            lambda atom: Atom(
+                relation(atom.relation),
+                atom.head if isinstance(atom.head, Variable) else entity(atom.head),
+                atom.tail if isinstance(atom.tail, Variable) else entity(atom.tail),
+            ),
+        )
+        return Query(self.free, body, self.limit, self.limits)
+
+    def __str__(self) -> str:
+        from clmpt.logic.printing import formula_text
+
+        return formula_text(self)
+
+
+def map_atoms(formula: Formula, change: Callable[[Atom], Formula]) -> Formula:
+    if isinstance(formula, Atom):
+        return change(formula)
+    if isinstance(formula, Not):
+        return Not(map_atoms(formula.body, change))
+    if isinstance(formula, Exists):
+        return Exists(formula.variables, map_atoms(formula.body, change))
+    return type(formula)(tuple(map_atoms(part, change) for part in formula.parts))
+
+
+def atoms(formula: Formula) -> Iterator[Atom]:
+    """All atoms, negated or not, in the order they are written."""
+    if isinstance(formula, Atom):
+        yield formula
+    else:
+        for child in children(formula):
+            yield from atoms(child)
+
+
+def loose_variables(formula: Formula) -> set[Variable]:
+    """The variables that no quantifier in `formula` binds."""
+    if isinstance(formula, Atom):
+        return {term for term in (formula.head, formula.tail) if isinstance(term, Variable)}
+    found: set[Variable] = set().union(*map(loose_variables, children(formula)))
+    return found - set(formula.variables) if isinstance(formula, Exists) else found
+
+
+def children(formula: Formula) -> tuple[Formula, ...]:
+    if isinstance(formula, Atom):
+        return ()
+    return formula.parts if isinstance(formula, And | Or) else (formula.body,)
+
+
+def _check_size(body: Formula, limits: Limits) -> None:
+    """Refuses before anything recursive runs; hence the explicit stack."""
+    stack, found = [(body, 1)], 0
+    while stack:
+        formula, depth = stack.pop()
+        found += isinstance(formula, Atom)
+        if depth > limits.depth:
+            raise QueryTooLarge(
+                f"The query is nested more than {limits.depth} deep",
+                "Write it with fewer parentheses, or raise the limit",
+            )
+        if found > limits.atoms:
+            raise QueryTooLarge(
+                f"The query has more than {limits.atoms} atoms",
+                "Ask it in parts, or raise the limit",
+            )
+        stack.extend((child, depth + 1) for child in children(formula))

@@ -1,0 +1,236 @@
+"""Formula text to Query, with errors that say where and what was expected."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable
+from functools import lru_cache
+from typing import Any
+
+from lark import Lark, Token, Transformer, UnexpectedCharacters, UnexpectedEOF, UnexpectedToken
+from lark.exceptions import LarkError, VisitError
+
+from clmpt.errors import ClmptError, Position, QuerySyntaxError, QueryTooLarge
+from clmpt.logic.formula import (
+    Atom,
+    Exists,
+    Formula,
+    Id,
+    Limits,
+    Name,
+    Placeholder,
+    Query,
+    Symbol,
+    Term,
+    Variable,
+    conjunction,
+    disjunction,
+    negate,
+)
+from clmpt.logic.printing import BARE_NAME, IRI_BODY, NAME_MORE
+
+LONGEST_TEXT = 100_000
+
+_MORE = NAME_MORE.replace("/", r"\/")  # lark ends a regular expression at a slash
+_BARE = BARE_NAME.replace("/", r"\/")
+
+_GRAMMAR = rf"""
+start: VARIABLE _COLON formula
+
+?formula: EXISTS variables _DOT formula -> exists
+        | disjunction
+?disjunction: conjunction (_OR conjunction)*
+?conjunction: unary (_AND unary)*
+?unary: _NOT unary -> negation
+      | _NOT EXISTS variables _DOT _OPEN formula _CLOSE -> not_exists
+      | EXISTS variables _OPEN formula _CLOSE -> exists
+      | _OPEN formula _CLOSE
+      | atom
+variables: VARIABLE (_COMMA? VARIABLE)*
+
+atom: symbol _OPEN term _COMMA term _CLOSE
+    | INVERSE symbol _OPEN term _COMMA term _CLOSE -> inverse_atom
+?term: VARIABLE -> variable
+     | symbol
+symbol: NAME | QUOTED | IRI | ID | PLACEHOLDER
+
+_AND.2: /&&?|∧|and(?!{_MORE})/i
+_OR.2: /\|\|?|∨|or(?!{_MORE})/i
+_NOT.2: /!|¬|not(?!{_MORE})/i
+EXISTS.2: /∃|exists(?!{_MORE})/i
+_COLON: ":"
+_DOT: "."
+_COMMA: ","
+_OPEN: "("
+_CLOSE: ")"
+INVERSE: "^"
+VARIABLE: /\?\w+/
+PLACEHOLDER: /\$\w+/
+ID: /#[0-9]+/
+NAME: /{_BARE}/
+IRI: /<{IRI_BODY}>/
+QUOTED: /"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*'/
+%ignore /\s+/
+"""
+
+_WORDS = {
+    "_AND": "'&'",
+    "_OR": "'|'",
+    "_NOT": "'!'",
+    "EXISTS": "'exists'",
+    "_COLON": "':'",
+    "_DOT": "'.'",
+    "_COMMA": "','",
+    "_OPEN": "'('",
+    "_CLOSE": "')'",
+    "INVERSE": "'^'",
+    "VARIABLE": "a ?variable",
+    "NAME": "a name",
+    "$END": "the end of the query",
+}
+
+
+def parse_formula(text: str, limits: Limits | None = None) -> Query:
+    """The query that a formula text says.
+
+    Names are not looked up here: that is the graph's business.
+
+    >>> print(parse_formula("?y : r(a, ?x) and not s(?x, ?y) and t(b, ?y)"))
+    ?y : r(a, ?x) & !s(?x, ?y) & t(b, ?y)
+    """
+    if not text.strip():
+        raise QuerySyntaxError(
+            "The query is empty", "Write for example '?x : directed(Mizoguchi, ?x)'"
+        )
+    if len(text) > LONGEST_TEXT:
+        raise QueryTooLarge(f"The query is longer than {LONGEST_TEXT:,} characters", "Shorten it")
+    try:
+        free, body = _grammar().parse(text)  # type: ignore[misc]
+    except UnexpectedEOF as error:
+        raise _problem("The query ends too early", text, len(text), error.expected) from None
+    except UnexpectedToken as error:
+        at = error.pos_in_stream if error.token.type != "$END" else None
+        what = "The query ends too early" if at is None else f"Unexpected '{error.token}'"
+        place = len(text) if at is None else at
+        raise _problem(what, text, place, error.accepts or error.expected) from None
+    except UnexpectedCharacters as error:
+        what = f"Unexpected character {text[error.pos_in_stream]!r}"
+        expected = error.allowed or ()
+        raise _problem(what, text, error.pos_in_stream, expected) from None
+    except VisitError as error:
+        if isinstance(error.orig_exc, ClmptError):
+            raise error.orig_exc from None
+        raise
+    except LarkError as error:  # pragma: no cover - lark documents no other
+        raise QuerySyntaxError(f"The query cannot be read: {error}") from None
+    return Query(free, body, None, limits or Limits())
+
+
+class _Builder(Transformer[Token, Any]):
+    """Runs while lark parses, so that no deep tree is ever walked."""
+
+    def start(self, found: list[Any]) -> tuple[Variable, Formula]:
+        return _variable(found[0]), found[1]
+
+    def variables(self, found: list[Token]) -> tuple[Variable, ...]:
+        return tuple(dict.fromkeys(map(_variable, found)))
+
+    def exists(self, found: list[Any]) -> Formula:
+        return Exists(found[1], found[2])
+
+    def not_exists(self, found: list[Any]) -> Formula:
+        return negate(Exists(found[1], found[2]))
+
+    def negation(self, found: list[Formula]) -> Formula:
+        return negate(found[0])
+
+    def conjunction(self, found: list[Formula]) -> Formula:
+        return conjunction(found)
+
+    def disjunction(self, found: list[Formula]) -> Formula:
+        return disjunction(found)
+
+    def atom(self, found: list[Any]) -> Formula:
+        relation, head, tail = found
+        return Atom(relation, head, tail)
+
+    def inverse_atom(self, found: list[Any]) -> Formula:
+        _, relation, head, tail = found
+        return Atom(relation, tail, head)
+
+    def variable(self, found: list[Token]) -> Term:
+        return _variable(found[0])
+
+    def symbol(self, found: list[Token]) -> Symbol:
+        token = found[0]
+        if token.type == "ID":
+            return Id(_number(token))
+        if token.type == "PLACEHOLDER":
+            return Placeholder(token[1:])
+        text = {"QUOTED": _unquote, "IRI": lambda t: t[1:-1]}.get(token.type, str)(token)
+        return Name(text, _place(token))
+
+
+def _variable(token: Token) -> Variable:
+    return Variable(token[1:], _place(token))
+
+
+def _number(token: Token) -> int:
+    if len(token) > 18:
+        raise QuerySyntaxError(f"The id {token[:12]}… is too large", "", _place(token))
+    return int(token[1:])
+
+
+def _unquote(token: Token) -> str:
+    body = token[1:-1]
+    if token[0] == "'":
+        body = re.sub(r"\\.|\"", lambda m: {r"\'": "'", '"': r"\""}.get(m[0], m[0]), body)
+    body = re.sub(r"[\x00-\x1f]", lambda m: f"\\u{ord(m[0]):04x}", body)
+    try:
+        text: str = json.loads(f'"{body}"')
+    except ValueError:
+        raise QuerySyntaxError(
+            f"A backslash in {token} starts no known escape",
+            r"Write \\ for a backslash and \" for a quotation mark",
+            _place(token),
+        ) from None
+    if any("\ud800" <= character <= "\udfff" for character in text):
+        raise QuerySyntaxError(f"{token} holds half a surrogate pair", "", _place(token))
+    return text
+
+
+def _place(token: Token) -> Position:
+    return Position(token.line or 1, token.column or 1)
+
+
+def _problem(what: str, text: str, offset: int, expected: Iterable[str]) -> QuerySyntaxError:
+    line = text.count("\n", 0, offset) + 1
+    column = offset - (text.rfind("\n", 0, offset) + 1) + 1
+    words = sorted({word for name in expected if (word := _WORDS.get(name))})
+    hint = (
+        f"Expected {', '.join(words[:-1])}{' or ' if words[1:] else ''}{words[-1]}" if words else ""
+    )
+    if re.fullmatch(r"\s*\?\w+[\s,]*", text[:offset]) and text[offset : offset + 1] in {",", "?"}:
+        hint = "A query has one free variable before its colon; all others are existential"
+    if offset == 0 and not text.lstrip().startswith("?"):
+        hint = "A query starts with its free variable and a colon, as in '?x : directed(Mizoguchi, ?x)'"
+    return QuerySyntaxError(what, hint, Position(line, column))
+
+
+@lru_cache(maxsize=1)
+def _grammar() -> Lark:
+    return Lark(_GRAMMAR, parser="lalr", transformer=_Builder())
+
+
+def parse(text: str, limits: Limits | None = None) -> Query:
+    """A query from formula text or SPARQL, whichever it is.
+
+    >>> parse("SELECT ?x { :Orwell :wrote ?x }") == parse("?x : wrote(Orwell, ?x)")
+    True
+    """
+    if re.match(r"\s*(?:#[^\n]*\n\s*)*(?:PREFIX|BASE|SELECT|ASK|CONSTRUCT|DESCRIBE)\b", text, re.I):
+        from clmpt.logic.sparql import parse_sparql
+
+        return parse_sparql(text, limits)
+    return parse_formula(text, limits)

@@ -1,0 +1,82 @@
+"""Queries as formula text that parses back to an equal query."""
+
+from __future__ import annotations
+
+import json
+import re
+
+from clmpt.logic.formula import (
+    And,
+    Atom,
+    Exists,
+    Formula,
+    Id,
+    Name,
+    Not,
+    Or,
+    Query,
+    Symbol,
+    Term,
+    Variable,
+)
+
+# One character class for bare names serves the grammar and the printer, so they cannot disagree.
+NAME_START, NAME_MORE, NAME_END = r"[\w/+@-]", r"[\w/+@.:'*%~=-]", r"[\w/+@'*%~=-]"
+BARE_NAME = rf"{NAME_START}(?:{NAME_MORE}*{NAME_END})?"
+IRI_BODY = r"[A-Za-z][A-Za-z0-9+.-]*:[^\s<>\"{}|^`\\]*"
+KEYWORDS = frozenset({"and", "or", "not", "exists"})
+
+_BARE, _IRI = re.compile(BARE_NAME), re.compile(IRI_BODY)
+
+
+def is_iri(text: str) -> bool:
+    """Whether a name is an absolute IRI, by its looks: a scheme, '//' or 'urn:', no blanks."""
+    return ("://" in text or text.startswith("urn:")) and _IRI.fullmatch(text) is not None
+
+
+def name_text(text: str) -> str:
+    if is_iri(text):
+        return f"<{text}>"
+    if _BARE.fullmatch(text) and text.lower() not in KEYWORDS:
+        return text
+    return json.dumps(text, ensure_ascii=False)
+
+
+def symbol_text(symbol: Symbol) -> str:
+    if isinstance(symbol, Name):
+        return name_text(symbol.text)
+    return f"#{symbol.number}" if isinstance(symbol, Id) else f"${symbol.name}"
+
+
+def term_text(term: Term) -> str:
+    return f"?{term.name}" if isinstance(term, Variable) else symbol_text(term)
+
+
+def atom_text(atom: Atom) -> str:
+    return f"{symbol_text(atom.relation)}({term_text(atom.head)}, {term_text(atom.tail)})"
+
+
+def formula_text(query: Query) -> str:
+    return f"?{query.free.name} : {_text(query.body)}"
+
+
+def _text(formula: Formula) -> str:
+    if isinstance(formula, Atom):
+        return atom_text(formula)
+    if isinstance(formula, Exists):
+        names = " ".join(f"?{variable.name}" for variable in formula.variables)
+        return f"exists {names} ({_text(formula.body)})"
+    if isinstance(formula, Not):
+        return "!" + (
+            f"({_text(formula.body)})" if _is_group(formula.body) else _text(formula.body)
+        )
+    inside = And if isinstance(formula, Or) else ()
+    parts = (
+        f"({_text(part)})" if _is_group(part) and not isinstance(part, inside) else _text(part)
+        for part in formula.parts
+    )
+    return (" & " if isinstance(formula, And) else " | ").join(parts)
+
+
+def _is_group(formula: Formula) -> bool:
+    return isinstance(formula, And | Or)

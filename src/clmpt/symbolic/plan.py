@@ -1,0 +1,335 @@
+"""How to answer a pattern, decided once per shape: a list of steps over tables of bindings.
+
+Variables are eliminated one by one. A variable with constants beside it starts a table; a table
+grows along an atom, is thinned by what must not hold, and forgets a variable when nothing needs it
+any more. Nothing here touches a graph, and no step knows the name of a shape.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TypeAlias
+
+from clmpt.logic.formula import Symbol, Term, Variable
+from clmpt.logic.normal_form import Pattern
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """A constant whose value differs from query to query."""
+
+    number: int
+
+
+End: TypeAlias = Slot | Variable
+
+
+@dataclass(frozen=True, slots=True)
+class Edge:
+    """An atom with its relation and constants abstracted to slots."""
+
+    relation: int
+    head: End
+    tail: End
+
+    @property
+    def variables(self) -> frozenset[Variable]:
+        return frozenset(end for end in (self.head, self.tail) if isinstance(end, Variable))
+
+
+@dataclass(frozen=True, slots=True)
+class Skeleton:
+    """A pattern without its constants: what two queries of one shape have in common."""
+
+    edges: tuple[Edge, ...]
+    absent: tuple[Skeleton, ...]
+
+    @property
+    def variables(self) -> frozenset[Variable]:
+        own = frozenset().union(*(edge.variables for edge in self.edges))
+        return own.union(*(part.variables for part in self.absent))
+
+    @property
+    def entity_slots(self) -> int:
+        ends = (end for edge in self.edges for end in (edge.head, edge.tail))
+        own = [end.number + 1 for end in ends if isinstance(end, Slot)]
+        return max([0, *own, *(part.entity_slots for part in self.absent)])
+
+
+def skeleton_of(pattern: Pattern) -> tuple[Skeleton, tuple[Symbol, ...], tuple[Symbol, ...]]:
+    """The shape of a pattern, with its entities and its relations in the order of their slots."""
+    entities: list[Symbol] = []
+    relations: list[Symbol] = []
+
+    def end(term: Term) -> End:
+        if isinstance(term, Variable):
+            return Variable(term.name)
+        entities.append(term)
+        return Slot(len(entities) - 1)
+
+    def part(inner: Pattern) -> Skeleton:
+        edges = []
+        for atom in inner.atoms:
+            relations.append(atom.relation)
+            edges.append(Edge(len(relations) - 1, end(atom.head), end(atom.tail)))
+        return Skeleton(tuple(edges), tuple(part(absent) for absent in inner.absent))
+
+    return part(pattern), tuple(entities), tuple(relations)
+
+
+# --- the steps ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """Keep the queries for which an atom between two constants holds."""
+
+    edge: Edge
+
+
+@dataclass(frozen=True, slots=True)
+class Seed:
+    """Start `table` with the values of `variable` that all these atoms with constants allow."""
+
+    table: int
+    variable: Variable
+    edges: tuple[Edge, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Scan:
+    """Start `table` with every pair that an atom between variables allows."""
+
+    table: int
+    edge: Edge
+
+
+@dataclass(frozen=True, slots=True)
+class Join:
+    """Replace `table` by its join with `other` on the variables they share."""
+
+    table: int
+    other: int
+
+
+@dataclass(frozen=True, slots=True)
+class Grow:
+    """Follow an atom from a variable of the table to one that it lacks."""
+
+    table: int
+    edge: Edge
+    start: Variable
+    stop: Variable
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """Keep the rows for which an atom between variables of the table holds."""
+
+    table: int
+    edge: Edge
+
+
+@dataclass(frozen=True, slots=True)
+class Refuse:
+    """Drop the rows for which a sub-plan finds a match.
+
+    The sub-plan is given the row's values of `outer` as constants, from slot `first_slot` on.
+    A table below zero stands for the queries themselves.
+    """
+
+    table: int
+    outer: tuple[Variable, ...]
+    first_slot: int
+    plan: Plan
+
+
+@dataclass(frozen=True, slots=True)
+class Forget:
+    """Keep only these variables, each combination once."""
+
+    table: int
+    keep: tuple[Variable, ...]
+
+
+Step: TypeAlias = Check | Seed | Scan | Join | Grow | Filter | Refuse | Forget
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Steps that leave one table with the columns `outputs`, or none where nothing has variables."""
+
+    steps: tuple[Step, ...]
+    outputs: tuple[Variable, ...]
+    table: int | None
+
+
+@lru_cache(maxsize=4096)
+def plan_for(skeleton: Skeleton, outputs: tuple[Variable, ...]) -> Plan:
+    """The steps for all bindings of `outputs` that make a skeleton true."""
+    return _Planner(skeleton, outputs).run()
+
+
+class _Planner:
+    def __init__(self, skeleton: Skeleton, outputs: tuple[Variable, ...]) -> None:
+        self.outputs = outputs
+        self.entity_slots = skeleton.entity_slots
+        self.steps: list[Step] = [Check(edge) for edge in skeleton.edges if not edge.variables]
+        self.tables: dict[int, set[Variable]] = {}
+        self.waiting = [edge for edge in skeleton.edges if len(edge.variables) == 2]
+        self.loops = [
+            e for e in skeleton.edges if isinstance(e.head, Variable) and e.head == e.tail
+        ]
+        self.unary = [
+            edge for edge in skeleton.edges if len(edge.variables) == 1 and edge not in self.loops
+        ]
+        positive = frozenset[Variable]().union(*(edge.variables for edge in skeleton.edges))
+        self.refusals = [(part.variables & positive, part) for part in skeleton.absent]
+        self.variables = sorted(positive, key=lambda variable: variable.name)
+        self.made = 0
+
+    def run(self) -> Plan:
+        for variable in self.variables:
+            edges = tuple(edge for edge in self.unary if variable in edge.variables)
+            if edges:
+                self.thin(self.new_table({variable}, Seed(self.made, variable, edges)))
+        self.scan_the_unreached()
+        self.refuse_without_variables()
+        while hidden := [v for v in self.variables if v not in self.outputs]:
+            ready = [v for v in hidden if self.holders(v) and self.can_finish(v)]
+            if ready:
+                self.eliminate(min(ready, key=self.width))
+            else:
+                self.grow_any()
+        while self.waiting:
+            self.grow_any()
+        return self.finish()
+
+    # --- building blocks --------------------------------------------------------------------------
+
+    def new_table(self, columns: set[Variable], step: Step) -> int:
+        self.steps.append(step)
+        self.tables[self.made] = columns
+        self.made += 1
+        return self.made - 1
+
+    def holders(self, variable: Variable) -> list[int]:
+        return [table for table, columns in self.tables.items() if variable in columns]
+
+    def scan_the_unreached(self) -> None:
+        """A component without constants starts from all pairs of one of its atoms."""
+        while missing := self.unreached():
+            loops = [loop for loop in self.loops if loop.head in missing]
+            edge = (loops or [e for e in self.waiting if e.variables & missing])[0]
+            (self.loops if loops else self.waiting).remove(edge)
+            self.thin(self.new_table(set(edge.variables), Scan(self.made, edge)))
+
+    def unreached(self) -> set[Variable]:
+        reached = set().union(*self.tables.values()) if self.tables else set()
+        while grown := {
+            variable
+            for edge in self.waiting
+            if edge.variables & reached
+            for variable in edge.variables - reached
+        }:
+            reached |= grown
+        return set(self.variables) - reached
+
+    def thin(self, table: int) -> None:
+        """Applies everything that needs no more than the table's own variables."""
+        columns = self.tables[table]
+        for pool in (self.loops, self.waiting):
+            for edge in [edge for edge in pool if edge.variables <= columns]:
+                pool.remove(edge)
+                self.steps.append(Filter(table, edge))
+        for refusal in [r for r in self.refusals if r[0] and r[0] <= columns]:
+            self.refusals.remove(refusal)
+            self.steps.append(self.refuse(table, *refusal))
+
+    def refuse(self, table: int, outer: frozenset[Variable], part: Skeleton) -> Refuse:
+        """The absent part with its outer variables turned into constants of a sub-query."""
+        order = tuple(sorted(outer, key=lambda variable: variable.name))
+        slots = {variable: Slot(self.entity_slots + at) for at, variable in enumerate(order)}
+        return Refuse(table, order, self.entity_slots, plan_for(_put(part, slots), ()))
+
+    def refuse_without_variables(self) -> None:
+        for refusal in [r for r in self.refusals if not r[0]]:
+            self.refusals.remove(refusal)
+            self.steps.append(self.refuse(-1, *refusal))
+
+    def join(self, tables: Sequence[int]) -> int:
+        first, *others = tables
+        for other in others:
+            self.steps.append(Join(first, other))
+            self.tables[first] |= self.tables.pop(other)
+        self.thin(first)
+        return first
+
+    def grow(self, table: int, edge: Edge, start: Variable) -> None:
+        (stop,) = edge.variables - {start}
+        self.waiting.remove(edge)
+        self.steps.append(Grow(table, edge, start, stop))
+        self.tables[table].add(stop)
+        self.thin(table)
+
+    # --- elimination ------------------------------------------------------------------------------
+
+    def can_finish(self, variable: Variable) -> bool:
+        """Whether all that is said of a variable is within reach of tables and its own atoms."""
+        near = frozenset[Variable]().union(*self.edges_at(variable))
+        return all(
+            other in near or self.holders(other)
+            for outer, _ in self.refusals
+            if variable in outer
+            for other in outer
+        )
+
+    def edges_at(self, variable: Variable) -> list[frozenset[Variable]]:
+        return [edge.variables for edge in self.waiting if variable in edge.variables]
+
+    def width(self, variable: Variable) -> tuple[int, int, str]:
+        """How many columns the table will have when the variable goes: the fewer the better."""
+        columns = frozenset({variable}).union(
+            *(self.tables[table] for table in self.holders(variable)),
+            *self.edges_at(variable),
+            *(outer for outer, _ in self.refusals if variable in outer),
+        )
+        return len(columns), len(self.holders(variable)), variable.name
+
+    def eliminate(self, variable: Variable) -> None:
+        table = self.join(self.holders(variable))
+        while edges := [edge for edge in self.waiting if variable in edge.variables]:
+            self.grow(table, edges[0], variable)
+        for outer, _ in [r for r in self.refusals if variable in r[0]]:
+            for other in sorted(outer - self.tables[table], key=lambda v: v.name):
+                if other not in self.tables[table]:
+                    table = self.join([table, *self.holders(other)])
+        keep = tuple(v for v in self.variables if v in self.tables[table] and v != variable)
+        self.steps.append(Forget(table, keep))  # only here can rows become equal
+        self.tables[table] = set(keep)
+        self.variables.remove(variable)
+
+    def grow_any(self) -> None:
+        table, edge, start = next(
+            (table, edge, start)
+            for edge in self.waiting
+            for table, columns in self.tables.items()
+            for start in edge.variables & columns
+        )
+        self.grow(table, edge, start)
+
+    def finish(self) -> Plan:
+        if not self.tables:
+            return Plan(tuple(self.steps), self.outputs, None)
+        table = self.join(list(self.tables))
+        return Plan(tuple(self.steps), self.outputs, table)
+
+
+def _put(part: Skeleton, slots: dict[Variable, Slot]) -> Skeleton:
+    def end(old: End) -> End:
+        return slots.get(old, old) if isinstance(old, Variable) else old
+
+    edges = tuple(Edge(edge.relation, end(edge.head), end(edge.tail)) for edge in part.edges)
+    return Skeleton(edges, tuple(_put(inner, slots) for inner in part.absent))
