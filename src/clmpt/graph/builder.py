@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import numpy as np
 import numpy.typing as npt
@@ -12,6 +12,15 @@ from clmpt.errors import DataError
 from clmpt.graph.edges import build_index
 from clmpt.graph.knowledge_graph import KnowledgeGraph, Vocabulary
 from clmpt.graph.names import NameTable
+
+
+def no_label(_name: str) -> str:
+    """For names that are their own label."""
+    return ""
+
+
+def no_progress(_done: int) -> None:
+    """For those who do not watch."""
 
 
 class GraphBuilder:
@@ -23,6 +32,8 @@ class GraphBuilder:
         self.labels: dict[str, str] = {}
         self.rows: dict[str, array[int]] = {}
         self.blocks: dict[str, list[npt.NDArray[np.int32]]] = {}
+        self.blank_nodes = 0
+        self.label_of: Callable[[str], str] = no_label
 
     def add(self, split: str, head: str, relation: str, tail: str) -> None:
         entities, relations = self.entity_ids, self.relation_ids
@@ -44,7 +55,7 @@ class GraphBuilder:
         self.blocks.setdefault(split, []).append(rows)
 
     def label(self, name: str, label: str) -> None:
-        """A label for an entity or a relation, whichever the name turns out to be; the first wins."""
+        """A label for an entity or a relation, whichever has the name; the first wins."""
         self.labels.setdefault(name, label)
 
     def build(self) -> KnowledgeGraph:
@@ -66,6 +77,6 @@ class GraphBuilder:
         return np.concatenate([added, *self.blocks.get(name, [])])
 
     def _vocabulary(self, kind: str, ids: dict[str, int]) -> Vocabulary:
-        labels = [self.labels.get(name, "") for name in ids] if self.labels else []
+        labels = [self.labels.get(name) or self.label_of(name) for name in ids]
         table = NameTable.of(labels) if any(labels) else None
         return Vocabulary(kind, NameTable.of(ids), table)

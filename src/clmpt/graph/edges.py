@@ -122,7 +122,7 @@ def expand(start_N: Ints, stop_N: Ints) -> tuple[Ints, Ints]:
 
 
 def build_index(entities: int, relations: int, triples: list[npt.NDArray[np.int32]]) -> EdgeIndex:
-    """An index of one array of (head, relation, tail) rows per split; repeated triples count once."""
+    """An index of (head, relation, tail) rows, one array a split; repeated triples count once."""
     if len(triples) > 8:
         raise DataError(f"A graph can have at most 8 splits; this one has {len(triples)}.")
     if entities * 2 * relations * max(entities, 1) >= 2**63:

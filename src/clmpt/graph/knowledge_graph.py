@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -128,6 +130,15 @@ class KnowledgeGraph:
                     _save_table(scratch, f"{stem}_labels", vocabulary.labels)
             save_json(scratch / "graph.json", self.about)
 
+    @cached_property
+    def fingerprint(self) -> str:
+        """Names and their ids in short: equal for graphs whose ids mean the same."""
+        digest = hashlib.sha256()
+        for vocabulary in (self.entities, self.relations):
+            digest.update(vocabulary.names.offsets.tobytes())
+            digest.update(vocabulary.names.bytes_.tobytes())
+        return digest.hexdigest()[:16]
+
     @property
     def about(self) -> dict[str, Any]:
         return {
@@ -235,7 +246,7 @@ def find_inverses(index: EdgeIndex) -> Ints:
     backward_T = tail_T * index.entities + head_T
     # A sum of scrambled pairs finds the few candidates; only they are compared triple by triple.
     signatures: dict[tuple[int, int], list[int]] = {}
-    parts = [slice(start, stop) for start, stop in zip(bounds, bounds[1:], strict=False)]
+    parts = [slice(start, stop) for start, stop in pairwise(bounds.tolist())]
     for relation, part in enumerate(parts):
         signatures.setdefault(_signature(forward_T[part]), []).append(relation)
     inverse = np.full(index.relations, -1, np.int64)

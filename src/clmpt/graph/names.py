@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -14,7 +15,7 @@ _MANY = 200_000  # beyond this, suggestions look only at names that start alike
 
 @dataclass(frozen=True)
 class NameTable:
-    """Texts in the order of their ids, with the order in which they would be sorted by their bytes."""
+    """Texts in the order of their ids, beside the order of their bytes for looking them up."""
 
     bytes_: npt.NDArray[np.uint8]
     offsets: npt.NDArray[np.int64]
@@ -42,14 +43,15 @@ class NameTable:
 
     def __iter__(self) -> Iterator[str]:
         blob, offsets = self.bytes_.tobytes(), self.offsets.tolist()
-        for start, stop in zip(offsets, offsets[1:], strict=False):
+        for start, stop in pairwise(offsets):
             yield blob[start:stop].decode()
 
     def find(self, text: str) -> list[int]:
         """The ids with exactly this text."""
         wanted, ranked = text.encode("utf-8", "surrogatepass"), _Ranked(self)
         first = bisect_left(ranked, wanted)
-        return self.order[first : bisect_right(ranked, wanted, lo=first)].tolist()
+        found: list[int] = self.order[first : bisect_right(ranked, wanted, lo=first)].tolist()
+        return found
 
     def starting_with(self, prefix: str, limit: int) -> list[int]:
         """Up to `limit` ids whose text starts so, in the order of their texts."""

@@ -24,7 +24,7 @@ _LARGEST_JSON = 64 * 2**20
 
 @contextmanager
 def new_folder(path: Path) -> Iterator[Path]:
-    """A scratch folder that becomes `path` when the block ends well, and vanishes when it does not."""
+    """A scratch folder that becomes `path` when the block ends well, and vanishes otherwise."""
     if path.exists():
         raise DataError(f"'{path}' exists already. Choose another name, or remove it first.")
     try:
@@ -44,7 +44,7 @@ def new_folder(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def new_file(path: Path) -> Iterator[Path]:
-    """A scratch file that becomes `path` when the block ends well; an existing one is kept until."""
+    """A scratch file that takes the place of `path` when the block ends well."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         handle, name = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)

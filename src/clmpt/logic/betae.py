@@ -87,6 +87,17 @@ def numbers_of(nested: Nested) -> list[int]:
     return [number for part in nested for number in numbers_of(part)]
 
 
+def kinds_of(structure: Nested) -> list[str]:
+    """For each number of a query of this structure whether it is an entity ('e') or relation ('r').
+
+    >>> kinds_of((("e", ("r", "r", "n")), ("e", ("r",))))
+    ['e', 'r', 'r', 'e', 'r']
+    """
+    if isinstance(structure, str):
+        return [structure] if structure in ("e", "r") else []
+    return [kind for part in structure for kind in kinds_of(part)]
+
+
 class _Reader:
     """Turns a structure into a formula; `symbol` supplies each entity and relation in turn."""
 

@@ -224,6 +224,19 @@ def atoms(formula: Formula) -> Iterator[Atom]:
             yield from atoms(child)
 
 
+def placeholders(template: Query) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The names of a template's entity and relation placeholders, in order of appearance."""
+    entities: dict[str, None] = {}
+    relations: dict[str, None] = {}
+    for atom in atoms(template.body):
+        for term in (atom.head, atom.tail):
+            if isinstance(term, Placeholder):
+                entities[term.name] = None
+        if isinstance(atom.relation, Placeholder):
+            relations[atom.relation.name] = None
+    return tuple(entities), tuple(relations)
+
+
 def loose_variables(formula: Formula) -> set[Variable]:
     """The variables that no quantifier in `formula` binds."""
     if isinstance(formula, Atom):

@@ -32,6 +32,7 @@ from clmpt.logic.printing import BARE_NAME, IRI_BODY, NAME_MORE
 
 LONGEST_TEXT = 100_000
 
+_EXAMPLE = "'?x : directed(Mizoguchi, ?x)'"
 _MORE = NAME_MORE.replace("/", r"\/")  # lark ends a regular expression at a slash
 _BARE = BARE_NAME.replace("/", r"\/")
 
@@ -106,7 +107,8 @@ def parse_formula(text: str, limits: Limits | None = None) -> Query:
     if len(text) > LONGEST_TEXT:
         raise QueryTooLarge(f"The query is longer than {LONGEST_TEXT:,} characters", "Shorten it")
     try:
-        free, body = _grammar().parse(text)  # type: ignore[misc]
+        built: Any = _grammar().parse(text)
+        free, body = built
     except UnexpectedEOF as error:
         raise _problem("The query ends too early", text, len(text), error.expected) from None
     except UnexpectedToken as error:
@@ -115,9 +117,9 @@ def parse_formula(text: str, limits: Limits | None = None) -> Query:
         place = len(text) if at is None else at
         raise _problem(what, text, place, error.accepts or error.expected) from None
     except UnexpectedCharacters as error:
-        what = f"Unexpected character {text[error.pos_in_stream]!r}"
-        expected = error.allowed or ()
-        raise _problem(what, text, error.pos_in_stream, expected) from None
+        place = error.pos_in_stream or 0
+        what = f"Unexpected character {text[place]!r}"
+        raise _problem(what, text, place, error.allowed or ()) from None
     except VisitError as error:
         if isinstance(error.orig_exc, ClmptError):
             raise error.orig_exc from None
@@ -168,8 +170,9 @@ class _Builder(Transformer[Token, Any]):
             return Id(_number(token))
         if token.type == "PLACEHOLDER":
             return Placeholder(token[1:])
-        text = {"QUOTED": _unquote, "IRI": lambda t: t[1:-1]}.get(token.type, str)(token)
-        return Name(text, _place(token))
+        if token.type == "QUOTED":
+            return Name(_unquote(token), _place(token))
+        return Name(token[1:-1] if token.type == "IRI" else str(token), _place(token))
 
 
 def _variable(token: Token) -> Variable:
@@ -214,7 +217,7 @@ def _problem(what: str, text: str, offset: int, expected: Iterable[str]) -> Quer
     if re.fullmatch(r"\s*\?\w+[\s,]*", text[:offset]) and text[offset : offset + 1] in {",", "?"}:
         hint = "A query has one free variable before its colon; all others are existential"
     if offset == 0 and not text.lstrip().startswith("?"):
-        hint = "A query starts with its free variable and a colon, as in '?x : directed(Mizoguchi, ?x)'"
+        hint = f"A query starts with its free variable and a colon, as in {_EXAMPLE}"
     return QuerySyntaxError(what, hint, Position(line, column))
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -71,9 +72,6 @@ class Engine:
     def run(self, plan: Plan, batch: Batch) -> Table:
         """The distinct bindings of the plan's outputs for every query of the batch."""
         return _Run(self, plan, batch).result()
-
-    def ranges(self, entity_N: Ints, relation_N: Ints) -> tuple[Ints, Ints]:
-        return self.index.ranges(entity_N, relation_N)
 
     def edge_cost(self, edges: Ints) -> Ints | None:
         return None if self.missing_X is None else self.missing_X[edges].astype(np.int64)
@@ -143,7 +141,6 @@ class _Run:
     # --- steps that keep or drop ------------------------------------------------------------------
 
     def check(self, step: Check) -> None:
-        query_B = np.arange(len(self.batch))
         assert isinstance(step.edge.head, Slot)
         assert isinstance(step.edge.tail, Slot)
         start, stop = self.index.ranges(
@@ -154,7 +151,7 @@ class _Run:
         self.alive_B = self.alive_B & found
         cost = self.engine.edge_cost(edge)
         if cost is not None:
-            self.cost_B[query_B] += cost
+            self.cost_B += cost
 
     def filter(self, table: Table, edge: Edge) -> Table:
         assert isinstance(edge.head, Variable)
@@ -194,7 +191,7 @@ class _Run:
         if code_N is None:
             return self.forget_wide(table, columns, keep)
         if table.cost_N is None:
-            code_N = _distinct(code_N, np.prod([float(size) for size in sizes]))
+            code_N = sorted_distinct(code_N, float(np.prod([float(size) for size in sizes])))
             cost_N = None
         else:
             order = np.lexsort((table.cost_N, code_N))
@@ -220,7 +217,7 @@ class _Run:
             None if table.cost_N is None else table.cost_N[order][first_N],
         )
 
-    # --- steps that make rows: a table, or where it would be too large a list of parts --------------
+    # --- steps that make rows: a table, or a list of parts where it would be too large --------
 
     def seed(self, step: Seed, query_B: Ints) -> Table | list[Ints]:
         lists = [self.list_at(edge, step.variable, query_B) for edge in step.edges]
@@ -341,7 +338,7 @@ def _parts(table: Table, count_N: Ints, limit: int) -> list[Table]:
     cuts = [0, *(np.flatnonzero(part_N[1:] != part_N[:-1]) + 1).tolist(), len(table)]
     if len(cuts) == 2:
         cuts.insert(1, len(table) // 2)
-    return [table.take(slice(start, stop)) for start, stop in zip(cuts, cuts[1:], strict=False)]
+    return [table.take(slice(start, stop)) for start, stop in pairwise(cuts)]
 
 
 def _concatenate(
@@ -377,7 +374,7 @@ def _firsts(sorted_N: Ints) -> Bools:
     return first_N
 
 
-def _distinct(code_N: Ints, room: float) -> Ints:
+def sorted_distinct(code_N: Ints, room: float) -> Ints:
     """Sorted distinct codes; by ticking them off where they fill a good part of their room."""
     if room < 16 * len(code_N) and room < 2**28:
         ticked = np.zeros(int(room), np.bool_)

@@ -159,7 +159,7 @@ Step: TypeAlias = Check | Seed | Scan | Join | Grow | Filter | Refuse | Forget
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Steps that leave one table with the columns `outputs`, or none where nothing has variables."""
+    """Steps that leave one table with the columns `outputs`; none where nothing has variables."""
 
     steps: tuple[Step, ...]
     outputs: tuple[Variable, ...]

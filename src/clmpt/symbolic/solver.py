@@ -5,7 +5,7 @@ Negation is closed-world: an edge that the graph lacks counts as false.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -13,43 +13,12 @@ import numpy as np
 
 from clmpt.graph.edges import AnyInts, Ints
 from clmpt.graph.knowledge_graph import KnowledgeGraph, Vocabulary
-from clmpt.logic.formula import Placeholder, Query, Symbol, Variable, atoms
-from clmpt.symbolic.engine import Batch, Engine, Table
+from clmpt.graph.query_store import AnswerSets
+from clmpt.logic.formula import Placeholder, Query, Symbol, Variable, placeholders
+from clmpt.symbolic.engine import Batch, Engine, Table, sorted_distinct
 from clmpt.symbolic.plan import Plan, Skeleton, plan_for, skeleton_of
 
 QUERIES_AT_ONCE = 4096
-
-
-@dataclass(frozen=True)
-class AnswerSets:
-    """One sorted array of entities per query, laid end to end."""
-
-    offsets: Ints
-    entities: Ints
-
-    def __len__(self) -> int:
-        return len(self.offsets) - 1
-
-    def __getitem__(self, query: int) -> Ints:
-        return self.entities[self.offsets[query] : self.offsets[query + 1]]
-
-    def __iter__(self) -> Iterator[Ints]:
-        return (self[query] for query in range(len(self)))
-
-    @property
-    def counts(self) -> Ints:
-        return np.diff(self.offsets)
-
-    @property
-    def owners(self) -> Ints:
-        """For every entity the number of the query it answers."""
-        return np.repeat(np.arange(len(self)), self.counts)
-
-    @classmethod
-    def of(cls, owner: Ints, entity: Ints, queries: int) -> AnswerSets:
-        """From pairs sorted by query and entity."""
-        counts = np.bincount(owner, minlength=queries)
-        return cls(np.concatenate([[0], np.cumsum(counts)]), entity)
 
 
 @dataclass(frozen=True)
@@ -78,7 +47,7 @@ def solve(query: Query, graph: KnowledgeGraph) -> frozenset[int]:
     """The entities that satisfy `query` using only the edges of `graph`.
 
     >>> from clmpt.logic.parser import parse_formula
-    >>> graph = KnowledgeGraph.from_triples([("Orwell", "wrote", "1984"), ("Zamyatin", "wrote", "We")])
+    >>> graph = KnowledgeGraph.from_triples([("Orwell", "wrote", "1984"), ("Wells", "read", "We")])
     >>> graph.labels(solve(parse_formula("?x : wrote(Orwell, ?x)"), graph))
     ['1984']
     """
@@ -110,19 +79,6 @@ def solve_all(queries: Sequence[Query], graph: KnowledgeGraph) -> list[frozenset
 def _ids(rows: list[tuple[Symbol, ...]], vocabulary: Vocabulary) -> Ints:
     values = [[vocabulary.resolve(symbol) for symbol in row] for row in rows]
     return np.array(values, np.int64).reshape(len(rows), -1)
-
-
-def placeholders(template: Query) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The names of a template's entity and relation placeholders, in order of appearance."""
-    entities: dict[str, None] = {}
-    relations: dict[str, None] = {}
-    for atom in atoms(template.body):
-        for term in (atom.head, atom.tail):
-            if isinstance(term, Placeholder):
-                entities[term.name] = None
-        if isinstance(atom.relation, Placeholder):
-            relations[atom.relation.name] = None
-    return tuple(entities), tuple(relations)
 
 
 def solve_many(
@@ -175,9 +131,7 @@ def _solve_parts(
         chunks.append(_union(parts, tables, len(some[0]), graph))
     if len(chunks) == 1:
         return chunks[0]
-    counts = np.concatenate([chunk.counts for chunk in chunks] or [np.empty(0, np.int64)])
-    entities = np.concatenate([chunk.entities for chunk in chunks] or [np.empty(0, np.int64)])
-    return AnswerSets(np.concatenate([[0], np.cumsum(counts)]), entities)
+    return AnswerSets.joined(chunks)
 
 
 def _union(
@@ -190,6 +144,6 @@ def _union(
     ]
     code = codes[0] if len(codes) == 1 else np.concatenate(codes)
     if len(codes) > 1 or (code[1:] <= code[:-1]).any():
-        code = np.unique(code)
+        code = sorted_distinct(code, float(queries * size))
     owner = code // size
     return AnswerSets.of(owner, code - owner * size, queries)

@@ -1,0 +1,316 @@
+"""Files of triples to a KnowledgeGraph: delimited text and RDF, gzipped or not."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import itertools
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Any
+from urllib.parse import unquote
+
+from clmpt.errors import DataError
+from clmpt.graph.builder import GraphBuilder, no_progress
+from clmpt.graph.knowledge_graph import KnowledgeGraph
+
+SPLIT_NAMES = {
+    "train": "train",
+    "valid": "valid",
+    "validation": "valid",
+    "dev": "valid",
+    "test": "test",
+}
+RDF_SUFFIXES = {
+    ".nt": "N_TRIPLES",
+    ".ttl": "TURTLE",
+    ".nq": "N_QUADS",
+    ".trig": "TRIG",
+    ".rdf": "RDF_XML",
+    ".xml": "RDF_XML",
+    ".owl": "RDF_XML",
+}
+TEXT_SUFFIXES = {".tsv": "\t", ".csv": ",", ".txt": None, ".tab": "\t"}
+LABEL = "http://www.w3.org/2000/01/rdf-schema#label"
+
+_HEADERS = (
+    {"head", "h", "subject", "s", "source", "from", "subj"},
+    {"relation", "r", "rel", "predicate", "p", "property", "edge", "label", "type", "pred"},
+    {"tail", "t", "object", "o", "target", "to", "obj"},
+)
+
+
+@dataclass(frozen=True)
+class TextOptions:
+    """How delimited files are read; what is None is found out from the file."""
+
+    delimiter: str | None = None
+    header: bool | None = None
+    columns: tuple[int, int, int] | None = None
+    encoding: str = "utf-8-sig"
+
+
+@dataclass
+class ImportSummary:
+    """What was read, what was left out, and why."""
+
+    files: list[dict[str, Any]] = field(default_factory=list)
+    literals: int = 0
+    labels: int = 0
+    quoted: int = 0
+
+
+@dataclass
+class _Import:
+    builder: GraphBuilder
+    options: TextOptions
+    keep_literals: bool
+    progress: Callable[[int], None]
+    summary: ImportSummary = field(default_factory=ImportSummary)
+    blank_nodes: dict[str, str] = field(default_factory=dict)
+    label_ranks: dict[str, int] = field(default_factory=dict)
+
+
+def read_graph(
+    sources: Sequence[str | Path],
+    labels: Sequence[str | Path] = (),
+    options: TextOptions | None = None,
+    keep_literals: bool = False,
+    progress: Callable[[int], None] = no_progress,
+) -> tuple[KnowledgeGraph, ImportSummary]:
+    """One graph from one or more files. `NAME=FILE` puts a file into a split of that name.
+
+    A file called train, valid or test is that split; any other goes to the split "facts".
+    """
+    job = _Import(GraphBuilder(), options or TextOptions(), keep_literals, progress)
+    for source in sources:
+        split, path = split_and_path(str(source))
+        before = _rows(job.builder)
+        _read_file(path, split, job)
+        rows = _rows(job.builder) - before
+        job.summary.files.append({"file": str(path), "split": split, "triples": rows})
+        if not rows:
+            raise DataError(f"'{path}' holds no triples between entities.{_literal_hint(job)}")
+    for table in labels:
+        for name, label in read_labels(Path(table), job.options.encoding):
+            job.builder.label(name, label)
+    job.summary.labels = len(job.builder.labels)
+    return job.builder.build(), job.summary
+
+
+def split_and_path(source: str) -> tuple[str, Path]:
+    """
+    >>> split_and_path("valid=more.tsv"), split_and_path("kg/train.txt.gz")
+    (('valid', PosixPath('more.tsv')), ('train', PosixPath('kg/train.txt.gz')))
+    """
+    name, equals, rest = source.partition("=")
+    if equals and re.fullmatch(r"[\w-]+", name) and not Path(source).exists():
+        return name, Path(rest)
+    path = Path(source)
+    return SPLIT_NAMES.get(path.name.split(".")[0].lower(), "facts"), path
+
+
+def read_labels(path: Path, encoding: str = "utf-8-sig") -> Iterator[tuple[str, str]]:
+    """Name and label from a file of two tab-separated columns."""
+    with open_binary(path) as raw:
+        for number, line in enumerate(_lines(raw, path, encoding), 1):
+            name, tab, label = line.rstrip("\r\n").partition("\t")
+            if line.strip() and not (tab and name):
+                raise DataError(f"'{path}', line {number}: expected a name, a tab and a label.")
+            if tab and label:
+                yield name, label
+
+
+def open_binary(path: Path) -> IO[bytes]:
+    try:
+        with path.open("rb") as file:
+            magic = file.read(2)
+        if magic == b"\x1f\x8b":
+            return gzip.open(path, "rb")  # type: ignore[return-value]
+        return path.open("rb")
+    except OSError as error:
+        raise DataError(f"'{path}' cannot be read: {error.strerror or error}.") from None
+
+
+def _read_file(path: Path, split: str, job: _Import) -> None:
+    suffix = Path(path.name.removesuffix(".gz")).suffix.lower()
+    with open_binary(path) as raw:
+        if suffix in RDF_SUFFIXES:
+            job.builder.label_of = local_name
+            _read_rdf(raw, path, RDF_SUFFIXES[suffix], split, job)
+        elif suffix in TEXT_SUFFIXES or job.options.delimiter:
+            _read_text(raw, path, TEXT_SUFFIXES.get(suffix), split, job)
+        else:
+            known = " ".join([*TEXT_SUFFIXES, *RDF_SUFFIXES])
+            raise DataError(
+                f"'{path}' has no ending that says what it is. Known are: {known} (and .gz behind "
+                "them); for other delimited files give the delimiter."
+            )
+
+
+# --- delimited text -------------------------------------------------------------------------------
+
+
+def _lines(raw: IO[bytes], path: Path, encoding: str) -> Iterator[str]:
+    number = 0
+    try:
+        for number, line in enumerate(io.TextIOWrapper(raw, encoding, newline=""), 1):  # noqa: B007
+            yield line
+    except UnicodeDecodeError:
+        raise DataError(
+            f"'{path}' is not {encoding.removesuffix('-sig')} text (after line {number}). "
+            "If it is text in another encoding, name it: --encoding latin-1"
+        ) from None
+    except (EOFError, OSError, gzip.BadGzipFile) as error:
+        raise DataError(f"'{path}' cannot be read to its end: {error}.") from None
+
+
+def _read_text(raw: IO[bytes], path: Path, usual: str | None, split: str, job: _Import) -> None:
+    lines = _lines(raw, path, job.options.encoding)
+    first = next((line for line in lines if line.strip()), "")
+    if not first:
+        raise DataError(f"'{path}' is empty.")
+    if "\0" in first:
+        raise DataError(f"'{path}' is not text.")
+    delimiter = job.options.delimiter or usual
+    if delimiter is None or (job.options.delimiter is None and delimiter not in first):
+        delimiter = _guess_delimiter(first)
+    rows = itertools.chain([first], lines)
+    reader = (
+        csv.reader(rows, delimiter=delimiter, quoting=csv.QUOTE_NONE)
+        if delimiter == "\t"
+        else csv.reader(rows, delimiter=delimiter)
+    )
+    columns = job.options.columns
+    try:
+        for number, row in enumerate(reader):
+            if number == 0:
+                names = _header_columns(row)
+                columns = columns or names or (0, 1, 2)
+                if job.options.header if job.options.header is not None else names:
+                    continue
+            if not row or row == [""]:
+                continue
+            job.builder.add(split, *_cells(row, columns, path, reader.line_num, job.options))
+            if number % 100_000 == 0:
+                job.progress(_rows(job.builder))
+    except csv.Error as error:
+        raise DataError(f"'{path}', line {reader.line_num}: {error}.") from None
+
+
+def _cells(
+    row: list[str],
+    columns: tuple[int, int, int] | None,
+    path: Path,
+    line: int,
+    options: TextOptions,
+) -> tuple[str, str, str]:
+    assert columns is not None
+    if len(row) != 3 and not (options.columns and len(row) > max(columns)):
+        hint = (
+            "Choose three of them with --columns, for example --columns 1,2,3."
+            if len(row) > 3
+            else "Expected head, relation and tail; name another delimiter with --delimiter."
+        )
+        raise DataError(f"'{path}', line {line}: {len(row)} column(s). {hint}")
+    head, relation, tail = (row[column] for column in columns)
+    if not (head and relation and tail):
+        raise DataError(f"'{path}', line {line}: an empty name.")
+    if "\0" in head or "\0" in relation or "\0" in tail:
+        raise DataError(f"'{path}', line {line}: not text.")
+    return head, relation, tail
+
+
+def _header_columns(row: list[str]) -> tuple[int, int, int] | None:
+    """Where head, relation and tail are, if the first row is a header that says so."""
+    cells = [cell.strip().lower() for cell in row]
+    found = [[at for at, cell in enumerate(cells) if cell in names] for names in _HEADERS]
+    if all(found):
+        head, relation, tail = (at[0] for at in found)
+        return (head, relation, tail) if len({head, relation, tail}) == 3 else None
+    return None
+
+
+def _guess_delimiter(line: str) -> str:
+    for delimiter in "\t,;|":
+        if line.count(delimiter) >= 2:
+            return delimiter
+    return " " if line.count(" ") == 2 else "\t"
+
+
+# --- RDF ------------------------------------------------------------------------------------------
+
+
+def _read_rdf(raw: IO[bytes], path: Path, form: str, split: str, job: _Import) -> None:
+    import pyoxigraph as ox
+
+    add, names = job.builder.add, job.blank_nodes
+    names.clear()  # blank nodes of two files are never the same
+
+    def name(term: Any) -> str | None:
+        if isinstance(term, ox.NamedNode):
+            return str(term.value)
+        if isinstance(term, ox.BlankNode):
+            # The parser makes labels up anew each time; numbered, an import is the same each time.
+            return names.setdefault(term.value, f"_:b{job.builder.blank_nodes + len(names)}")
+        if isinstance(term, ox.Literal):
+            return str(term) if job.keep_literals else None
+        return None
+
+    try:
+        for count, quad in enumerate(ox.parse(raw, format=getattr(ox.RdfFormat, form))):
+            subject, object_ = name(quad.subject), name(quad.object)
+            predicate = str(quad.predicate.value)
+            literal = isinstance(quad.object, ox.Literal)
+            if predicate == LABEL and literal and subject:
+                _rank_label(subject, quad.object, job)
+            elif literal and not job.keep_literals:
+                job.summary.literals += 1
+            elif subject is None or object_ is None:
+                job.summary.quoted += 1
+            else:
+                add(split, subject, predicate, object_)
+                if literal:
+                    job.builder.label(object_, str(quad.object.value))
+            if count % 100_000 == 0:
+                job.progress(_rows(job.builder))
+    except SyntaxError as error:
+        where = f", line {error.lineno}" if error.lineno else ""
+        raise DataError(
+            f"'{path}'{where} is not {form.replace('_', '-').title()}: {error.msg}."
+        ) from None
+    except (OSError, ValueError, EOFError) as error:
+        raise DataError(f"'{path}' cannot be read to its end: {error}.") from None
+    job.builder.blank_nodes += len(names)
+
+
+def _rank_label(subject: str, literal: Any, job: _Import) -> None:
+    """Keeps the English label before the untagged one before any other."""
+    language = literal.language or ""
+    rank = 0 if language.split("-")[0] == "en" else 1 if not language else 2
+    if rank < job.label_ranks.get(subject, 3):
+        job.label_ranks[subject] = rank
+        job.builder.labels[subject] = literal.value
+
+
+def local_name(iri: str) -> str:
+    """The readable end of an IRI.
+
+    >>> local_name("http://example.org/film#Sansho%20the%20Bailiff"), local_name("plain")
+    ('Sansho the Bailiff', '')
+    """
+    if "://" not in iri and not iri.startswith("urn:"):
+        return ""
+    return unquote(re.split(r"[/#:]", iri.rstrip("/#"))[-1])
+
+
+def _rows(builder: GraphBuilder) -> int:
+    return sum(len(rows) // 3 for rows in builder.rows.values())
+
+
+def _literal_hint(job: _Import) -> str:
+    left_out = job.summary.literals
+    return f" {left_out:,} literals were left out; keep them with --literals." if left_out else ""
