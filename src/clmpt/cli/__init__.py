@@ -1,0 +1,1 @@
+"""Arguments in, library calls out; the only room that prints."""

@@ -16,6 +16,8 @@ from urllib.parse import unquote
 from clmpt.errors import DataError
 from clmpt.graph.builder import GraphBuilder, no_progress
 from clmpt.graph.knowledge_graph import KnowledgeGraph
+from clmpt.logic.formula import Name
+from clmpt.logic.iris import BASE, symbol_of
 
 SPLIT_NAMES = {
     "train": "train",
@@ -252,7 +254,7 @@ def _read_rdf(raw: IO[bytes], path: Path, form: str, split: str, job: _Import) -
 
     def name(term: Any) -> str | None:
         if isinstance(term, ox.NamedNode):
-            return str(term.value)
+            return name_of_iri(str(term.value))
         if isinstance(term, ox.BlankNode):
             # The parser makes labels up anew each time; numbered, an import is the same each time.
             return names.setdefault(term.value, f"_:b{job.builder.blank_nodes + len(names)}")
@@ -263,7 +265,7 @@ def _read_rdf(raw: IO[bytes], path: Path, form: str, split: str, job: _Import) -
     try:
         for count, quad in enumerate(ox.parse(raw, format=getattr(ox.RdfFormat, form))):
             subject, object_ = name(quad.subject), name(quad.object)
-            predicate = str(quad.predicate.value)
+            predicate = name_of_iri(str(quad.predicate.value))
             literal = isinstance(quad.object, ox.Literal)
             if predicate == LABEL and literal and subject:
                 _rank_label(subject, quad.object, job)
@@ -294,6 +296,14 @@ def _rank_label(subject: str, literal: Any, job: _Import) -> None:
     if rank < job.label_ranks.get(subject, 3):
         job.label_ranks[subject] = rank
         job.builder.labels[subject] = literal.value
+
+
+def name_of_iri(iri: str) -> str:
+    """The name that an IRI stands for: itself, unless an export of ours made it of a plain name."""
+    if not iri.startswith(BASE):
+        return iri
+    symbol = symbol_of(iri)
+    return symbol.text if isinstance(symbol, Name) else iri
 
 
 def local_name(iri: str) -> str:

@@ -6,6 +6,8 @@ Reading goes through the structure alone, so a structure nobody named is read al
 
 from __future__ import annotations
 
+import ast
+import re
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
@@ -78,6 +80,17 @@ def from_betae(nested: Nested) -> Query:
     """
     numbers = iter(numbers_of(nested))
     return _Reader(lambda _kind, _count: Id(next(numbers))).read(structure_of(nested))
+
+
+def from_betae_text(text: str) -> Query:
+    """The query of a tuple written out, as in `(12, (3, 4))`."""
+    if not re.fullmatch(r"[\d(),\s-]{1,2000}", text):
+        raise _not_betae(text.strip())
+    try:
+        nested = ast.literal_eval(text.strip())
+    except (ValueError, SyntaxError, MemoryError, RecursionError):
+        raise _not_betae(text.strip()) from None
+    return from_betae(nested)
 
 
 def numbers_of(nested: Nested) -> list[int]:

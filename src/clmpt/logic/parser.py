@@ -227,7 +227,7 @@ def _grammar() -> Lark:
 
 
 def parse(text: str, limits: Limits | None = None) -> Query:
-    """A query from formula text or SPARQL, whichever it is.
+    """A query from formula text, SPARQL or a BetaE tuple, whichever it is.
 
     >>> parse("SELECT ?x { :Orwell :wrote ?x }") == parse("?x : wrote(Orwell, ?x)")
     True
@@ -236,4 +236,8 @@ def parse(text: str, limits: Limits | None = None) -> Query:
         from clmpt.logic.sparql import parse_sparql
 
         return parse_sparql(text, limits)
+    if re.match(r"\s*\(", text):
+        from clmpt.logic.betae import from_betae_text
+
+        return from_betae_text(text)
     return parse_formula(text, limits)

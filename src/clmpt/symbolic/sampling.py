@@ -175,7 +175,7 @@ def _judge(
     answers = solve_many(template, full, candidates.entities, candidates.relations)
     if protocol.has_hard:
         easy = solve_many(template, observed, candidates.entities, candidates.relations)
-        hard = _difference(answers, easy, len(full.entities))
+        hard = difference(answers, easy, len(full.entities))
         good = hard.counts > 0
         limited = hard.counts
     else:
@@ -217,7 +217,8 @@ def _columns_for(looser: Query, template: Query, found: Grounding) -> tuple[Ints
     )
 
 
-def _difference(more: AnswerSets, less: AnswerSets, entities: int) -> AnswerSets:
+def difference(more: AnswerSets, less: AnswerSets, entities: int) -> AnswerSets:
+    """Query by query what is in the first sets and not in the second."""
     left, right = (sets.owners * entities + sets.entities for sets in (more, less))
     at = np.minimum(np.searchsorted(right, left), max(len(right) - 1, 0))
     kept = right[at] != left if len(right) else np.ones(len(left), np.bool_)

@@ -1,0 +1,106 @@
+"""solve, draw, translate."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from pathlib import Path
+
+from clmpt.cli.graphs import chosen_view
+from clmpt.cli.output import say, show_json, show_table
+from clmpt.errors import DataError
+from clmpt.logic.formula import Query
+from clmpt.logic.parser import parse
+from clmpt.logic.shapes import SHAPES, shape
+
+
+def read_query(text: str) -> Query:
+    if text == "-":
+        text = sys.stdin.read()
+    return shape(text) if text in SHAPES else parse(text)
+
+
+def solve_query(options: argparse.Namespace) -> None:
+    from clmpt.graph.benchmarks import open_graph
+    from clmpt.symbolic.solver import solve
+
+    query = read_query(options.query)
+    graph = chosen_view(open_graph(options.folder), options.split)
+    started = time.perf_counter()
+    found = solve(query, graph)
+    seconds = time.perf_counter() - started
+    rows = sorted(
+        (graph.entities.label(entity), graph.entities.names[entity], entity) for entity in found
+    )
+    limit = options.limit or query.limit
+    shown = rows if limit is None else rows[:limit]
+    if options.json:
+        answers = [{"id": e, "name": name, "label": label} for label, name, e in shown]
+        show_json(
+            {
+                "query": str(query),
+                "splits": list(graph.observed),
+                "count": len(found),
+                "answers": answers,
+                "seconds": round(seconds, 6),
+            }
+        )
+        return
+    if not sys.stdout.isatty():
+        for label, name, _ in shown:
+            say(label if label == name else f"{label}\t{name}")
+        return
+    labelled = any(label != name for label, name, _ in shown)
+    headers = ["answer", "name"] if labelled else ["answer"]
+    show_table(str(query), headers, [row[: len(headers)] for row in shown])
+    rest = f", {len(shown):,} shown" if len(shown) < len(found) else ""
+    where = " + ".join(graph.observed)
+    noun = "answer" if len(found) == 1 else "answers"
+    say(f"{len(found):,} {noun}{rest}, in {1000 * seconds:.1f} ms, from {where}")
+
+
+def draw(options: argparse.Namespace) -> None:
+    from clmpt.logic.drawing import draw_svg, draw_text
+
+    query = read_query(options.query)
+    if options.svg:
+        path = Path(options.svg)
+        if path.exists():
+            raise DataError(f"'{path}' exists already. Choose another name, or remove it first.")
+        try:
+            path.write_text(draw_svg(query), encoding="utf-8")
+        except OSError as error:
+            raise DataError(f"'{path}' cannot be written: {error.strerror}.") from None
+    if options.json:
+        show_json({"query": str(query), "text": draw_text(query), "svg": options.svg})
+    elif options.svg:
+        say(f"{query}\ndrawn in {options.svg}")
+    else:
+        say(draw_text(query))
+
+
+def translate(options: argparse.Namespace) -> None:
+    from clmpt.logic.betae import to_betae
+    from clmpt.logic.sparql import sparql_text
+
+    query, inverse = read_query(options.query), None
+    if options.graph:
+        from clmpt.graph.benchmarks import open_graph
+
+        graph = open_graph(options.graph)
+        known = graph.inverse_ids
+        bound = graph.bind(query)
+        query = bound if options.to == "betae" else graph.named(bound)
+        if graph.has_both_directions:
+            inverse = lambda relation: int(known[relation])  # noqa: E731
+    text = {
+        "formula": lambda: str(query),
+        "dnf": lambda: "\n".join(str(disjunct) for disjunct in query.disjuncts()),
+        "sparql": lambda: sparql_text(query),
+        "betae": lambda: repr(to_betae(query, inverse)),
+    }[options.to]()
+    if options.json:
+        show_json({"query": str(query), options.to: text})
+    else:
+        say(text)

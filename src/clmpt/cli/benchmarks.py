@@ -1,0 +1,277 @@
+"""sample, queries, verify, hardness."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from clmpt import __version__
+from clmpt.cli.output import progress, say, show_json, show_table, tell
+from clmpt.errors import DataError, SamplingError
+from clmpt.graph.benchmarks import FULL, OBSERVED, open_graph, query_splits, read_queries
+from clmpt.graph.knowledge_graph import KnowledgeGraph
+from clmpt.graph.query_store import QueryGroup, QuerySet
+from clmpt.graph.storage import open_json, save_json
+from clmpt.logic.formula import Query
+from clmpt.logic.shapes import name_of, shape
+from clmpt.symbolic.hardness import hard_answer_counts
+from clmpt.symbolic.query_text import read_json_lines, write_json_lines
+from clmpt.symbolic.sampling import Protocol, Sampler
+from clmpt.symbolic.verification import verify_group
+
+_MAX_HARD = 100  # what BetaE allows a validation or test query
+
+
+def sample_queries(options: argparse.Namespace) -> None:
+    started, out = time.perf_counter(), Path(options.out)
+    if out.exists():
+        raise DataError(f"'{out}' exists already. Choose another name, or remove it first.")
+    graph = open_graph(options.folder)
+    protocol = _protocol(graph, options)
+    wanted = [_wanted(text, options.count) for text in options.shapes]
+    about = {
+        "graph": graph.fingerprint,
+        "seed": options.seed,
+        "observed": list(protocol.observed),
+        "full": list(protocol.full),
+        "max_answers": protocol.max_answers,
+        "version": __version__,
+    }
+    parts = _Parts(out, {**about, "shapes": [[str(query), count] for query, count in wanted]})
+    workers = options.workers or os.cpu_count() or 1
+    groups = []
+    try:
+        with Sampler(graph, workers) as sampler, progress(sum(n for _, n in wanted)) as show:
+            for number, (template, count) in enumerate(wanted):
+                name, before = name_of(template), sum(n for _, n in wanted[:number])
+                group = parts.load(number)
+                if group is None:
+                    report = partial(_report, show, name, before)
+                    group = sampler.sample(template, protocol, count, options.seed, report)
+                    parts.save(number, group)
+                groups.append(group)
+    except KeyboardInterrupt:
+        tell(f"Stopped. The same command goes on from here; to start anew remove '{parts.folder}'.")
+        raise
+    _write(QuerySet(tuple(groups), about), graph, out)
+    parts.remove()
+    _show_groups(
+        QuerySet(tuple(groups), about), options, out, time.perf_counter() - started, wanted
+    )
+
+
+def _report(show: Callable[[str, int], None], name: str, before: int, found: int) -> None:
+    show(name, before + found)
+
+
+class _Parts:
+    """Finished shapes beside the output, so that a run that was stopped goes on where it was."""
+
+    def __init__(self, out: Path, settings: dict[str, Any]) -> None:
+        self.folder = out.with_name(out.name + ".partial")
+        note = self.folder / "settings.json"
+        if note.exists() and open_json(note) != settings:
+            raise DataError(
+                f"'{self.folder}' is of a run with other settings. Finish that, or remove it."
+            )
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            save_json(note, settings)
+        except OSError as error:
+            raise DataError(f"'{self.folder}' cannot be written: {error.strerror}.") from None
+
+    def path(self, number: int) -> Path:
+        return self.folder / f"{number}.queries"
+
+    def load(self, number: int) -> QueryGroup | None:
+        path = self.path(number)
+        return QuerySet.open(path).groups[0] if path.exists() else None
+
+    def save(self, number: int, group: QueryGroup) -> None:
+        QuerySet((group,)).save(self.path(number))
+
+    def remove(self) -> None:
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def _wanted(text: str, count: int) -> tuple[Query, int]:
+    name, equals, number = text.partition("=")
+    if equals and ":" not in text:
+        if not number.isdigit():
+            raise SamplingError(f"'{text}' should be NAME=COUNT, such as 2p=1000.")
+        return shape(name), int(number)
+    return shape(text), count
+
+
+def _protocol(graph: KnowledgeGraph, options: argparse.Namespace) -> Protocol:
+    split = options.split or graph.splits[0]
+    graph.view(split)  # refuses one that is not there
+    observed = tuple(name for name in OBSERVED.get(split, (split,)) if name in graph.splits)
+    full = tuple(name for name in FULL.get(split, (split,)) if name in graph.splits)
+    held_out = set(full) != set(observed)
+    return Protocol(observed, full, options.max_answers or (_MAX_HARD if held_out else 0))
+
+
+def _write(queries: QuerySet, graph: KnowledgeGraph, out: Path) -> None:
+    if out.suffix == ".jsonl":
+        write_json_lines(queries, graph, out)
+    else:
+        queries.save(out)
+
+
+def queries(options: argparse.Namespace) -> None:
+    started, source = time.perf_counter(), Path(options.source)
+    needs_names = source.suffix == ".jsonl" or str(options.out or "").endswith(".jsonl")
+    if needs_names and not options.graph:
+        raise DataError("JSON lines speak in names. Say which graph they belong to: --graph FOLDER")
+    graph = open_graph(options.graph) if options.graph else None
+    if source.is_dir():
+        found = QuerySet(tuple(read_queries(source, options.split)))
+    elif source.suffix == ".jsonl" and graph:
+        found = read_json_lines(source, graph)
+    else:
+        found = QuerySet.open(source)
+    _check_graph(found, graph, source)
+    if options.out:
+        out = Path(options.out)
+        if out.exists():
+            raise DataError(f"'{out}' exists already. Choose another name, or remove it first.")
+        if graph and "graph" not in found.about:
+            found = QuerySet(found.groups, {**found.about, "graph": graph.fingerprint})
+        if out.suffix == ".jsonl" and graph:
+            write_json_lines(found, graph, out)
+        else:
+            found.save(out)
+    _show_groups(found, options, Path(options.out or source), time.perf_counter() - started)
+
+
+def _check_graph(queries: QuerySet, graph: KnowledgeGraph | None, source: Path) -> None:
+    made_for = queries.about.get("graph")
+    if graph and made_for and made_for != graph.fingerprint:
+        raise DataError(f"'{source}' was made from another graph: its ids mean other names there.")
+
+
+def _show_groups(
+    queries: QuerySet,
+    options: argparse.Namespace,
+    path: Path,
+    seconds: float,
+    wanted: list[tuple[Query, int]] | None = None,
+) -> None:
+    rows = [
+        (group.name, len(group), len(group.easy.entities), len(group.hard.entities))
+        for group in queries.groups
+    ]
+    headers = ["shape", "queries", "easy answers", "hard answers"]
+    if options.json:
+        listed = [dict(zip(headers, row, strict=True)) for row in rows]
+        show_json(
+            {"file": str(path), "shapes": listed, **queries.about, "seconds": round(seconds, 2)}
+        )
+    else:
+        show_table(f"{len(queries):,} queries in {path}", headers, rows)
+    for group, (_, count) in zip(queries.groups, wanted or [], strict=False):
+        if len(group) < count:
+            tell(
+                f"{group.name}: only {len(group):,} of {count:,} were found; the graph has no more."
+            )
+
+
+def verify(options: argparse.Namespace) -> int:
+    started = time.perf_counter()
+    folder, graph, splits = _benchmark(options)
+    rows, wrong = [], 0
+    for split in splits:
+        groups = read_queries(folder, split)
+        with progress(sum(len(group) for group in groups)) as show:
+            done = 0
+            for group in groups:
+                show(f"{split} {group.name}", done)
+                found = verify_group(group, graph, split)
+                done += len(group)
+                wrong += not found.is_perfect
+                rows.append(
+                    (
+                        split,
+                        found.shape,
+                        found.queries,
+                        found.easy,
+                        found.hard,
+                        "✓" if found.is_perfect else "✗",
+                    )
+                )
+    seconds = time.perf_counter() - started
+    headers = ["split", "shape", "queries", "easy agree", "hard agree", ""]
+    if options.json:
+        listed = [dict(zip(headers[:5], row[:5], strict=True)) for row in rows]
+        show_json(
+            {
+                "folder": str(folder),
+                "shapes": listed,
+                "all agree": not wrong,
+                "seconds": round(seconds, 2),
+            }
+        )
+    else:
+        show_table(f"Stored and recomputed answers, {folder}", headers, rows)
+        total = sum(row[2] for row in rows)
+        say(f"all {total:,} agree" if not wrong else f"{wrong} of {len(rows)} rows disagree")
+    return int(wrong > 0)
+
+
+def show_hardness(options: argparse.Namespace) -> None:
+    folder, graph, splits = _benchmark(options)
+    rows: list[tuple[object, ...]] = []
+    for split in splits:
+        for group in read_queries(folder, split):
+            if not len(group.hard.entities):
+                continue
+            full = graph.view(*(name for name in FULL[split] if name in graph.splits))
+            observed = tuple(name for name in OBSERVED[split] if name in graph.splits)
+            counts, all_missing = hard_answer_counts(group, full, observed)
+            shares = [f"{100 * count / counts.sum():.1f}%" for count in counts[1:4]]
+            shares += [""] * (3 - len(shares))
+            rows.append((split, group.name, int(counts.sum()), *shares, all_missing))
+    headers = [
+        "split",
+        "shape",
+        "hard answers",
+        "1 missing",
+        "2 missing",
+        "3 missing",
+        "all missing",
+    ]
+    if options.json:
+        show_json(
+            {
+                "folder": str(folder),
+                "shapes": [dict(zip(headers, row, strict=True)) for row in rows],
+            }
+        )
+    else:
+        show_table(f"Links that hard answers are missing, {folder}", headers, rows)
+
+
+def _benchmark(options: argparse.Namespace) -> tuple[Path, KnowledgeGraph, list[str]]:
+    folder = Path(options.folder)
+    if not folder.is_dir():
+        raise DataError(f"There is no folder '{folder}'.")
+    splits = query_splits(folder)
+    if options.split:
+        if options.split not in splits:
+            there = ", ".join(splits) or "none"
+            raise DataError(
+                f"'{folder}' has no {options.split} queries with answers; it has: {there}."
+            )
+        splits = [options.split]
+    if not splits:
+        raise DataError(
+            f"'{folder}' has no queries with answers (NAME-queries.pkl or NAME-qaa.json)."
+        )
+    return folder, open_graph(options.graph or folder), splits

@@ -1,0 +1,226 @@
+"""The command line. Nothing heavy is imported before a command needs it."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from typing import NoReturn
+
+from clmpt import __version__
+from clmpt.errors import ClmptError
+
+_DESCRIPTION = """\
+Ask knowledge graphs complex questions: and, or, not, some.
+
+  clmpt import films.tsv --out films
+  clmpt solve films '?who : directed(Mizoguchi, ?film) & starred(?who, ?film)'
+"""
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"{self.prog}: {message}. See '{self.prog} --help'.\n")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs a command. 0: done; 1: a check did not hold; 2: bad input; 130: stopped by Ctrl-C."""
+    options = _parser().parse_args(arguments)
+    try:
+        return int(_command(options.run)(options) or 0)
+    except ClmptError as error:
+        sys.stderr.write(f"clmpt: {error}\n")
+        return 2
+    except KeyboardInterrupt:
+        sys.stderr.write("clmpt: stopped.\n")
+        return 130
+    except BrokenPipeError:  # whoever read our output has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+
+
+def _command(path: str) -> Callable[[argparse.Namespace], int | None]:
+    module, name = path.split(":")
+    command: Callable[[argparse.Namespace], int | None] = getattr(
+        import_module(f"clmpt.cli.{module}"), name
+    )
+    return command
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _Parser(
+        "clmpt", description=_DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--version", action="version", version=f"clmpt {__version__}")
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+
+    def command(name: str, run: str, summary: str, example: str) -> argparse.ArgumentParser:
+        found = commands.add_parser(
+            name,
+            help=summary,
+            description=f"{summary[0].upper()}{summary[1:]}.",
+            epilog=f"example:\n  {example}",
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+        found.set_defaults(run=run)
+        found.add_argument("--json", action="store_true", help="print one JSON document")
+        return found
+
+    _graph_commands(command)
+    _asking_commands(command)
+    _benchmark_commands(command)
+    return parser
+
+
+_Adder = Callable[[str, str, str, str], argparse.ArgumentParser]
+
+
+def _graph_commands(command: _Adder) -> None:
+    read = command(
+        "import",
+        "graphs:import_graph",
+        "read triples from files or a benchmark folder and store them as a graph",
+        "clmpt import train=films.tsv test=more.nt --labels names.tsv --out films",
+    )
+    read.add_argument("sources", nargs="+", metavar="SOURCE", help="a file, SPLIT=FILE or a folder")
+    read.add_argument("--out", required=True, metavar="FOLDER", help="where to store the graph")
+    read.add_argument(
+        "--labels", action="append", default=[], metavar="FILE", help="name, tab, label"
+    )
+    read.add_argument("--delimiter", help="what separates columns (default: found out)")
+    read.add_argument(
+        "--header", action=argparse.BooleanOptionalAction, help="the first row is one"
+    )
+    read.add_argument("--columns", metavar="H,R,T", help="which columns to read, counted from 1")
+    read.add_argument("--encoding", default="utf-8-sig", help="of text files (default: UTF-8)")
+    read.add_argument("--literals", action="store_true", help="keep RDF literals as entities")
+
+    write = command(
+        "export",
+        "graphs:export",
+        "write a graph as TSV or N-Triples",
+        "clmpt export films --split train --out train.nt.gz",
+    )
+    _folder(write)
+    _split(write)
+    write.add_argument("--out", required=True, metavar="FILE", help="ends in .tsv, .nt or with .gz")
+
+    info = command(
+        "info",
+        "graphs:info",
+        "show what a graph holds: counts, its biggest relations, its degrees",
+        "clmpt info films",
+    )
+    _folder(info)
+    info.add_argument("--top", type=int, default=10, metavar="N", help="relations to list")
+
+
+def _asking_commands(command: _Adder) -> None:
+    solve = command(
+        "solve",
+        "asking:solve_query",
+        "answer a question exactly, from the edges that are there",
+        "clmpt solve films 'SELECT ?f { :Mizoguchi :directed ?f }' --limit 5",
+    )
+    _folder(solve)
+    _query(solve)
+    _split(solve)
+    solve.add_argument("--limit", type=_count, metavar="N", help="show at most N answers")
+
+    draw = command(
+        "draw",
+        "asking:draw",
+        "draw the graph of a question, or of a shape by its name",
+        "clmpt draw pni --svg pni.svg",
+    )
+    _query(draw)
+    draw.add_argument("--svg", metavar="FILE", help="write a picture instead of text")
+
+    translate = command(
+        "translate",
+        "asking:translate",
+        "print a question in another language",
+        "clmpt translate '?x : wrote(Orwell, ?x)' --to sparql",
+    )
+    _query(translate)
+    translate.add_argument("--to", choices=["formula", "dnf", "sparql", "betae"], default="formula")
+    translate.add_argument(
+        "--graph", metavar="FOLDER", help="resolve names to the ids of this graph"
+    )
+
+
+def _benchmark_commands(command: _Adder) -> None:
+    sample = command(
+        "sample",
+        "benchmarks:sample_queries",
+        "make benchmark queries with all their answers",
+        "clmpt sample films --shapes 2p '?y : $r($s, ?x) & $r(?x, ?y)' --count 100 --out q.queries",
+    )
+    _folder(sample)
+    sample.add_argument(
+        "--shapes",
+        nargs="+",
+        required=True,
+        metavar="SHAPE",
+        help="a name, NAME=COUNT or a formula",
+    )
+    sample.add_argument("--count", type=_count, default=1000, metavar="N", help="queries per shape")
+    sample.add_argument("--seed", type=int, default=0, metavar="S")
+    sample.add_argument(
+        "--out", required=True, metavar="FILE", help="ends in .jsonl for JSON lines"
+    )
+    sample.add_argument(
+        "--split", metavar="NAME", help="train, valid or test (default: the first split)"
+    )
+    sample.add_argument(
+        "--max-answers", type=_count, metavar="N", help="most hard answers a query may have"
+    )
+    sample.add_argument(
+        "--workers", type=_count, metavar="N", help="processes (default: all cores)"
+    )
+
+    queries = command(
+        "queries",
+        "benchmarks:queries",
+        "show what a file or folder of answered queries holds, or convert it",
+        "clmpt queries train.queries --graph films --out train.jsonl",
+    )
+    queries.add_argument(
+        "source", metavar="SOURCE", help="a query file, .jsonl or benchmark folder"
+    )
+    queries.add_argument(
+        "--graph", metavar="FOLDER", help="the graph that its ids or names belong to"
+    )
+    queries.add_argument("--split", default="test", metavar="NAME", help="of a benchmark folder")
+    queries.add_argument("--out", metavar="FILE", help="ends in .jsonl for JSON lines")
+
+    for name, run, summary in (
+        ("verify", "benchmarks:verify", "recompute every stored answer of a benchmark and compare"),
+        ("hardness", "benchmarks:show_hardness", "count the links that hard answers are missing"),
+    ):
+        found = command(name, run, summary, f"clmpt {name} NELL-betae --split test")
+        _folder(found)
+        found.add_argument(
+            "--split", metavar="NAME", help="valid or test (default: all with answers)"
+        )
+        found.add_argument("--graph", metavar="FOLDER", help="where the triples lie, if elsewhere")
+
+
+def _folder(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("folder", metavar="FOLDER", help="a stored graph or a benchmark folder")
+
+
+def _query(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("query", metavar="QUERY", help="formula, SPARQL or BetaE tuple; - reads it")
+
+
+def _split(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--split", metavar="A+B", help="use only these splits (default: all)")
+
+
+def _count(text: str) -> int:
+    if not text.isdigit() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"'{text}' is not a number from 1 on")
+    return int(text)
