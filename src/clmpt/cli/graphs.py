@@ -137,7 +137,7 @@ def _count_labels(graph: KnowledgeGraph) -> int:
 
 def _index_bytes(graph: KnowledgeGraph) -> int:
     index = graph.index
-    arrays = (index.keys_K, index.offsets_K1, index.neighbours_X, index.splits_X)
+    arrays = (index.keys_K1, index.offsets_K2, index.neighbours_X, index.splits_X)
     return sum(array.nbytes for array in arrays)
 
 

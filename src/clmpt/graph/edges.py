@@ -1,13 +1,15 @@
 """Neighbours by (entity, relation), in both directions, from three sorted arrays.
 
 A *directed relation* is a relation id r < R read forwards, or r + R read backwards. Keys are
-`entity · 2R + directed relation`, kept sorted and distinct, so that memory grows with the number of
-edges and never with entities × relations. Everything works on whole arrays of questions at once.
+`directed relation · E + entity`, kept sorted and distinct, so that memory grows with the number of
+edges and never with entities × relations, and the keys that one query looks up lie close together.
+Everything works on whole arrays of questions at once.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TypeAlias
 
 import numpy as np
@@ -19,17 +21,24 @@ Ints: TypeAlias = npt.NDArray[np.int64]
 AnyInts: TypeAlias = npt.NDArray[np.integer]
 Bools: TypeAlias = npt.NDArray[np.bool_]
 
-# Shapes: K keys (entity, directed relation), X directed edges (twice the triples), T triples, N any
+# Shapes: K keys (directed relation, entity) and one sentinel behind them, so K1 = K + 1;
+# X directed edges (twice the triples), N any number of questions
+
+NO_KEY = 2**63 - 1  # the sentinel: above every key, so that a search never runs off the end
+CODED_EDGES = 2**24  # up to so many edges, one number per edge is kept in memory to find it fast
 
 
 @dataclass(frozen=True)
 class EdgeIndex:
-    """Each triple stands here twice: once seen from its head, once from its tail."""
+    """Each triple stands here twice: once seen from its head, once from its tail.
+
+    The edges of key number k are those from `offsets_K2[k]` to `offsets_K2[k + 1]`.
+    """
 
     entities: int
     relations: int
-    keys_K: AnyInts
-    offsets_K1: AnyInts
+    keys_K1: Ints
+    offsets_K2: AnyInts
     neighbours_X: AnyInts
     splits_X: npt.NDArray[np.uint8]  # bit i: the triple is in split i
 
@@ -41,44 +50,73 @@ class EdgeIndex:
         """The same relations read the other way."""
         return (relation_N + self.relations) % (2 * self.relations)
 
-    def ranges(self, entity_N: AnyInts, relation_N: AnyInts) -> tuple[Ints, Ints]:
+    def ranges(self, entity_N: AnyInts, relation_N: AnyInts) -> tuple[AnyInts, AnyInts]:
         """Where the neighbours of each (entity, directed relation) start and stop."""
-        key_N = np.asarray(entity_N, np.int64) * (2 * self.relations) + relation_N
-        if not len(self.keys_K):
-            return np.zeros_like(key_N), np.zeros_like(key_N)
-        at_N = np.searchsorted(self.keys_K, key_N)
-        at_N[at_N == len(self.keys_K)] = 0
-        start_N = self.offsets_K1[at_N].astype(np.int64, copy=False)
-        stop_N = self.offsets_K1[at_N + 1].astype(np.int64, copy=False)
-        return start_N, np.where(self.keys_K[at_N] == key_N, stop_N, start_N)
+        key_N = relation_N * np.int64(self.entities) + entity_N
+        if len(key_N) == 1:  # the same in fewer calls: a single question should cost microseconds
+            at = int(self.keys_K1.searchsorted(key_N[0]))
+            start = self.offsets_K2[at]
+            stop = self.offsets_K2[at + 1] if self.keys_K1[at] == key_N[0] else start
+            return np.array([start]), np.array([stop])
+        at_N = self.keys_K1.searchsorted(key_N)
+        start_N = self.offsets_K2.take(at_N)
+        found_N = self.keys_K1.take(at_N) == key_N
+        return start_N, np.where(found_N, self.offsets_K2.take(at_N + 1), start_N)
 
-    def find(self, start_N: Ints, stop_N: Ints, target_N: AnyInts) -> tuple[Ints, Bools]:
-        """The edge to each target within its range, and whether there is one."""
-        if len(start_N) == 1:  # one list asked many times: a plain binary search in it
+    def find(self, start_N: AnyInts, stop_N: AnyInts, target_N: AnyInts) -> tuple[AnyInts, Bools]:
+        """The edge to each target within its range, and whether there is one.
+
+        A single range serves all targets. Where there is no edge the number returned is any edge's.
+        """
+        if not len(self.neighbours_X):
+            return np.zeros(len(target_N), np.int64), np.zeros(len(target_N), np.bool_)
+        if len(start_N) == 1:
             inside = self.neighbours_X[start_N[0] : stop_N[0]]
             if not len(inside):
                 return np.zeros(len(target_N), np.int64), np.zeros(len(target_N), np.bool_)
             at_N = np.minimum(inside.searchsorted(target_N), len(inside) - 1)
             return at_N + start_N[0], inside[at_N] == target_N
-        low_N, high_N = start_N.copy(), stop_N.copy()
-        for _ in range(int((stop_N - start_N).max(initial=0)).bit_length()):
-            middle_N = (low_N + high_N) >> 1
-            open_N = low_N < high_N
-            middle_N[~open_N] = 0
-            right_N = open_N & (self.neighbours_X[middle_N] < target_N)
-            low_N = np.where(right_N, middle_N + 1, low_N)
-            high_N = np.where(open_N & ~right_N, middle_N, high_N)
-        inside_N = low_N < stop_N
-        edge_N = np.where(inside_N, low_N, 0)
-        if not len(self.neighbours_X):
-            return edge_N, inside_N
-        return edge_N, inside_N & (self.neighbours_X[edge_N] == target_N)
+        if len(self.neighbours_X) <= CODED_EDGES:
+            code_N = start_N * np.int64(self.entities) + target_N
+            edge_N = np.minimum(self.codes.searchsorted(code_N), len(self.codes) - 1)
+            return edge_N, (self.codes.take(edge_N) == code_N) & (start_N < stop_N)
+        return self.find_by_halving(start_N, stop_N, target_N)
 
-    def with_relation(self, directed: int) -> tuple[Ints, Ints]:
-        """The entities that have neighbours by `directed`, each with its number of neighbours."""
-        at = np.flatnonzero(self.keys_K % (2 * self.relations) == directed)
-        entity = self.keys_K[at].astype(np.int64) // (2 * self.relations)
-        return entity, (self.offsets_K1[at + 1] - self.offsets_K1[at]).astype(np.int64)
+    def find_by_halving(
+        self, start_N: AnyInts, stop_N: AnyInts, target_N: AnyInts
+    ) -> tuple[AnyInts, Bools]:
+        """A binary search in every range at once, for graphs too large to number their edges."""
+        low_N, high_N = start_N.copy(), stop_N.copy()
+        last = len(self.neighbours_X) - 1
+        for _ in range(int((stop_N - start_N).max(initial=0)).bit_length()):
+            middle_N = np.minimum((low_N + high_N) >> 1, last)
+            right_N = (self.neighbours_X[middle_N] < target_N) & (low_N < high_N)
+            low_N, high_N = (
+                np.where(right_N, middle_N + 1, low_N),
+                np.where(right_N, high_N, middle_N),
+            )
+            high_N = np.maximum(low_N, high_N)
+        edge_N = np.minimum(low_N, last)
+        return edge_N, (low_N < stop_N) & (self.neighbours_X[edge_N] == target_N)
+
+    @cached_property
+    def codes(self) -> Ints:
+        """For each edge where its range starts and whom it leads to, as one number; ascending."""
+        starts_X = np.repeat(self.offsets_K2[:-2].astype(np.int64), np.diff(self.offsets_K2[:-1]))
+        return starts_X * self.entities + self.neighbours_X
+
+    @cached_property
+    def by_entity(self) -> tuple[Ints, Ints]:
+        """Key numbers ordered by entity and directed relation, and where each entity's start."""
+        entity_K = self.keys_K1[:-1] % self.entities
+        order_K = np.argsort(entity_K, kind="stable")
+        return order_K, np.searchsorted(entity_K[order_K], np.arange(self.entities + 1))
+
+    def with_relation(self, directed: int) -> Ints:
+        """The entities that have neighbours by a directed relation."""
+        bounds = np.array([directed, directed + 1]) * self.entities
+        first, last = self.keys_K1.searchsorted(bounds)
+        return np.asarray(self.keys_K1[first:last]) - directed * self.entities
 
     def restricted(self, bits: int) -> EdgeIndex:
         """The edges in any of the splits that `bits` names. No sorting: the order is kept."""
@@ -86,39 +124,45 @@ class EdgeIndex:
         if kept_X.all():
             return self
         before_X1 = np.concatenate([[0], np.cumsum(kept_X)])
-        offsets_K1 = before_X1[self.offsets_K1]
-        used_K = np.diff(offsets_K1) > 0
+        offsets_K2 = before_X1[self.offsets_K2]
+        used_K = np.diff(offsets_K2[:-1]) > 0
+        end = offsets_K2[-1:]
         return EdgeIndex(
             self.entities,
             self.relations,
-            self.keys_K[used_K],
-            np.concatenate([offsets_K1[:-1][used_K], offsets_K1[-1:]]),
+            np.append(self.keys_K1[:-1][used_K], NO_KEY),
+            np.concatenate([offsets_K2[:-2][used_K], end, end]).astype(self.offsets_K2.dtype),
             self.neighbours_X[kept_X],
             self.splits_X[kept_X],
         )
 
-    def forward_triples(self) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.uint8]]:
-        """All triples as rows (head, relation, tail) in sorted order, and their split bits."""
-        directed_K = self.keys_K % (2 * self.relations)
-        forward_K = directed_K < self.relations
-        count_K = np.diff(self.offsets_K1)
-        edges_X = np.repeat(forward_K, count_K)
-        rows = np.empty((int(edges_X.sum()), 3), np.int32)
-        rows[:, 0] = np.repeat(self.keys_K[forward_K] // (2 * self.relations), count_K[forward_K])
-        rows[:, 1] = np.repeat(directed_K[forward_K], count_K[forward_K])
-        rows[:, 2] = self.neighbours_X[edges_X]
-        return rows, self.splits_X[edges_X]
+    def forward_triples(self) -> npt.NDArray[np.int32]:
+        """All triples as rows (head, relation, tail), sorted by relation, head and tail.
+
+        Forward keys come before all others, so these are the first half of the edges.
+        """
+        forward = int(self.keys_K1.searchsorted(self.relations * self.entities))
+        count_K = np.diff(self.offsets_K2[: forward + 1])
+        rows = np.empty((self.triples, 3), np.int32)
+        rows[:, 0] = np.repeat(self.keys_K1[:forward] % self.entities, count_K)
+        rows[:, 1] = np.repeat(self.keys_K1[:forward] // self.entities, count_K)
+        rows[:, 2] = self.neighbours_X[: self.triples]
+        return rows
 
 
-def expand(start_N: Ints, stop_N: Ints) -> tuple[Ints, Ints]:
+def positions(start_N: AnyInts, count_N: AnyInts) -> AnyInts:
+    """Every position of ranges that start so and are so long, laid end to end."""
+    if len(count_N) == 1:
+        return np.arange(start_N[0], start_N[0] + count_N[0])
+    found = np.repeat(start_N - (np.cumsum(count_N) - count_N), count_N)
+    found += np.arange(len(found))
+    return found
+
+
+def expand(start_N: AnyInts, stop_N: AnyInts) -> tuple[Ints, AnyInts]:
     """Every position of every range, beside the number of the range it is in."""
     count_N = stop_N - start_N
-    if len(count_N) == 1:
-        positions = np.arange(start_N[0], stop_N[0])
-        return np.zeros(len(positions), np.int64), positions
-    row = np.repeat(np.arange(len(count_N)), count_N)
-    shift_N = start_N - (np.cumsum(count_N) - count_N)
-    return row, np.arange(len(row)) + shift_N[row]
+    return np.repeat(np.arange(len(count_N)), count_N), positions(start_N, count_N)
 
 
 def build_index(entities: int, relations: int, triples: list[npt.NDArray[np.int32]]) -> EdgeIndex:
@@ -137,7 +181,7 @@ def build_index(entities: int, relations: int, triples: list[npt.NDArray[np.int3
             (head, relation, tail),
             (tail, relation + relations, head),
         ):
-            codes.append((source * (2 * relations) + directed) * entities + target)
+            codes.append((directed * entities + source) * entities + target)
             bits.append(np.full(len(rows), 1 << split, np.uint8))
     code_X = np.concatenate(codes) if codes else np.empty(0, np.int64)
     bit_X = np.concatenate(bits) if bits else np.empty(0, np.uint8)
@@ -150,8 +194,8 @@ def build_index(entities: int, relations: int, triples: list[npt.NDArray[np.int3
     return EdgeIndex(
         entities,
         relations,
-        key_X[starts],
-        np.append(starts, len(code_X)).astype(small),
+        np.append(key_X[starts], NO_KEY),
+        np.append(starts, [len(code_X)] * 2).astype(small),
         (code_X - key_X * entities).astype(np.int32),
         bit_X,
     )

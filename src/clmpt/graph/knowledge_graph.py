@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from clmpt.errors import AmbiguousName, DataError, UnknownName, UnknownSplit
-from clmpt.graph.edges import EdgeIndex, Ints
+from clmpt.graph.edges import NO_KEY, EdgeIndex, Ints
 from clmpt.graph.names import NameTable
 from clmpt.graph.storage import new_folder, open_array, open_json, save_array, save_json
 from clmpt.logic.formula import Id, Name, Placeholder, Query, Symbol
@@ -117,8 +117,8 @@ class KnowledgeGraph:
         """Writes the folder that `open` reads; refuses one that exists."""
         with new_folder(Path(folder)) as scratch:
             for name, array in (
-                ("keys", self.index.keys_K),
-                ("offsets", self.index.offsets_K1),
+                ("keys", self.index.keys_K1),
+                ("offsets", self.index.offsets_K2),
                 ("neighbours", self.index.neighbours_X),
                 ("splits", self.index.splits_X),
                 ("inverse", self.inverse_ids),
@@ -206,8 +206,8 @@ class KnowledgeGraph:
         return found
 
     def triples(self, *splits: str) -> npt.NDArray[np.int32]:
-        """Rows (head, relation, tail) of these splits (all without any), sorted."""
-        return self.view(*(splits or self.observed)).index.forward_triples()[0]
+        """Rows (head, relation, tail) of these splits (all without any), sorted by relation."""
+        return self.view(*(splits or self.observed)).index.forward_triples()
 
     def bind(self, query: Query) -> Query:
         """The query with every name replaced by its id; errors tell where and what is near."""
@@ -237,11 +237,10 @@ def find_inverses(index: EdgeIndex) -> Ints:
 
     Where several qualify, BetaE's partner (r ^ 1) comes first, then the relation itself.
     """
-    rows, _ = index.forward_triples()
+    rows = index.forward_triples()
     relation_T = rows[:, 1]
-    order_T = np.argsort(relation_T, kind="stable")
-    bounds = np.searchsorted(relation_T[order_T], np.arange(index.relations + 1))
-    head_T, tail_T = rows[order_T, 0].astype(np.int64), rows[order_T, 2].astype(np.int64)
+    bounds = np.searchsorted(relation_T, np.arange(index.relations + 1))
+    head_T, tail_T = rows[:, 0].astype(np.int64), rows[:, 2].astype(np.int64)
     forward_T = head_T * index.entities + tail_T
     backward_T = tail_T * index.entities + head_T
     # A sum of scrambled pairs finds the few candidates; only they are compared triple by triple.
@@ -300,8 +299,9 @@ def _opened(folder: Path, about: dict[str, Any]) -> KnowledgeGraph:
         open_array(folder, "splits", "u"),
     )
     fits = (
-        len(index.offsets_K1) == len(index.keys_K) + 1
-        and index.offsets_K1[-1] == len(index.neighbours_X) == len(index.splits_X)
+        len(index.offsets_K2) == len(index.keys_K1) + 1 > 1
+        and index.keys_K1[-1] == NO_KEY
+        and index.offsets_K2[-1] == len(index.neighbours_X) == len(index.splits_X)
         and index.triples == about["triples"]
         and all(len(v.labels or v.names) == len(v.names) for v in vocabularies)
     )

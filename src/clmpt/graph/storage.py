@@ -82,7 +82,9 @@ def open_array(folder: Path, name: str, kind: str, dimensions: int = 1) -> npt.N
         ) from None
     if array.dtype.kind != kind or array.ndim != dimensions:
         raise DataError(f"'{path}' does not hold what it should. Import the graph again.")
-    return array
+    return np.asarray(
+        array
+    )  # the plain view of the map: numpy's own class for maps is slow to index
 
 
 def save_json(path: Path, document: Any) -> None:

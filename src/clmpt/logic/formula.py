@@ -172,6 +172,13 @@ class Query:
             object.__setattr__(self, "body", self.body.body)
         _ = self.patterns  # a query that has no safe normal form is refused when it is made
 
+    def __hash__(self) -> int:
+        return self._hash
+
+    @cached_property
+    def _hash(self) -> int:
+        return hash((self.free, self.body))
+
     @cached_property
     def patterns(self) -> tuple[Pattern, ...]:
         """The disjunctive normal form: alternatives without 'or'; their union is the query."""

@@ -7,14 +7,15 @@ Memory stays bounded: a step that would make too many rows is run on a part of t
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from math import prod
 
 import numpy as np
 import numpy.typing as npt
 
-from clmpt.graph.edges import AnyInts, Bools, EdgeIndex, Ints, expand
+from clmpt.graph.edges import AnyInts, Bools, EdgeIndex, Ints, expand, positions
 from clmpt.logic.formula import Variable
 from clmpt.symbolic.plan import (
     Check,
@@ -38,7 +39,7 @@ ROWS_AT_ONCE = 4_000_000
 @dataclass(frozen=True)
 class Table:
     query_N: Ints
-    columns: dict[Variable, Ints]
+    columns: dict[Variable, AnyInts]
     cost_N: Ints | None = None
 
     def __len__(self) -> int:
@@ -48,6 +49,12 @@ class Table:
         columns = {variable: column[rows] for variable, column in self.columns.items()}
         cost_N = None if self.cost_N is None else self.cost_N[rows]
         return Table(self.query_N[rows], columns, cost_N)
+
+    def repeated(self, count_N: AnyInts, leave: Variable | None) -> Table:
+        """Each row as often as it says, without the column of `leave`."""
+        columns = {v: np.repeat(c, count_N) for v, c in self.columns.items() if v != leave}
+        cost_N = None if self.cost_N is None else np.repeat(self.cost_N, count_N)
+        return Table(np.repeat(self.query_N, count_N), columns, cost_N)
 
 
 @dataclass(frozen=True)
@@ -73,29 +80,43 @@ class Engine:
         """The distinct bindings of the plan's outputs for every query of the batch."""
         return _Run(self, plan, batch).result()
 
-    def edge_cost(self, edges: Ints) -> Ints | None:
+    def edge_cost(self, edges: AnyInts) -> Ints | None:
         return None if self.missing_X is None else self.missing_X[edges].astype(np.int64)
 
 
 class _Run:
+    """One plan over one batch. `alive_B` and `cost_B` are None until a step says otherwise."""
+
     def __init__(self, engine: Engine, plan: Plan, batch: Batch) -> None:
         self.engine, self.plan, self.batch = engine, plan, batch
-        self.index = engine.index
-        self.alive_B: Bools = np.ones(len(batch), np.bool_)
-        self.cost_B: Ints = np.zeros(len(batch), np.int64)
+        self.index, self.queries = engine.index, len(batch)
+        self.alive_B: Bools | None = None
+        self.cost_B: Ints | None = None
 
     def result(self) -> Table:
-        found = [self.closed(table) for table in self.steps(0, {}, np.arange(len(self.batch)))]
+        found = [self.closed(table) for table in self.steps(0, {}, np.arange(self.queries))]
         if len(found) == 1:
             return found[0]
         return self.forget(_concatenate(found, self.plan.outputs), self.plan.outputs)
 
     def closed(self, table: Table) -> Table:
-        if not self.alive_B.all():
+        if self.alive_B is not None:
             table = table.take(self.alive_B[table.query_N])
-        if table.cost_N is not None:
+        if table.cost_N is not None and self.cost_B is not None:
             table = replace(table, cost_N=table.cost_N + self.cost_B[table.query_N])
         return table
+
+    def column(self, slots_BS: Ints, slot: int, query_B: Ints) -> Ints:
+        """One slot's values for some of the queries; no copy where it is all of them."""
+        column_B = slots_BS[:, slot]
+        return column_B if len(query_B) == self.queries else column_B[query_B]
+
+    def per_row(self, value_B: AnyInts, table: Table) -> AnyInts:
+        """A value of each query for every row; one value is left as it is, numpy spreads it."""
+        return value_B if self.queries == 1 else value_B[table.query_N]
+
+    def only(self, found_B: Bools) -> None:
+        self.alive_B = found_B if self.alive_B is None else self.alive_B & found_B
 
     def steps(self, at: int, tables: dict[int, Table], query_B: Ints) -> Iterator[Table]:
         """Runs from step `at` on; where a step is too large, once for each part of its rows."""
@@ -106,11 +127,12 @@ class _Run:
             elif isinstance(step, Refuse):
                 self.refuse(step, tables)
             elif isinstance(step, Filter):
-                tables[step.table] = self.filter(tables[step.table], step.edge)
+                tables[step.table] = self.filter(tables[step.table], step)
             elif isinstance(step, Forget):
                 tables[step.table] = self.forget(tables[step.table], step.keep)
             elif isinstance(step, Seed | Scan):
-                query_B = query_B[self.alive_B[query_B]]
+                if self.alive_B is not None:
+                    query_B = query_B[self.alive_B[query_B]]
                 made = (
                     self.seed(step, query_B) if isinstance(step, Seed) else self.scan(step, query_B)
                 )
@@ -148,19 +170,32 @@ class _Run:
             self.batch.relations_BR[:, step.edge.relation],
         )
         edge, found = self.index.find(start, stop, self.batch.entities_BS[:, step.edge.tail.number])
-        self.alive_B = self.alive_B & found
+        self.only(found)
         cost = self.engine.edge_cost(edge)
         if cost is not None:
-            self.cost_B += cost
+            self.cost_B = cost if self.cost_B is None else self.cost_B + cost
 
-    def filter(self, table: Table, edge: Edge) -> Table:
-        assert isinstance(edge.head, Variable)
-        assert isinstance(edge.tail, Variable)
-        relation_N = self.batch.relations_BR[table.query_N, edge.relation]
-        start, stop = self.index.ranges(table.columns[edge.head], relation_N)
-        return self.keep_found(table, start, stop, table.columns[edge.tail])
+    def filter(self, table: Table, step: Filter) -> Table:
+        edge_N, found_N = self.index.find(*self.ranges_for(table, step.edge))
+        if not step.holds:
+            return table.take(~found_N)
+        return _costlier(table, self.engine.edge_cost(edge_N)).take(found_N)
 
-    def keep_found(self, table: Table, start: Ints, stop: Ints, target_N: Ints) -> Table:
+    def ranges_for(self, table: Table, edge: Edge) -> tuple[AnyInts, AnyInts, AnyInts]:
+        """For each row the neighbours at one end of an atom, and the value at the other end."""
+        forward = isinstance(edge.tail, Variable)
+        near, far = (edge.head, edge.tail) if forward else (edge.tail, edge.head)
+        assert isinstance(far, Variable)
+        target_N, relation_B = table.columns[far], self.batch.relations_BR[:, edge.relation]
+        if not forward:
+            relation_B = self.index.inverse(relation_B)
+        if isinstance(near, Variable):
+            start, stop = self.index.ranges(table.columns[near], self.per_row(relation_B, table))
+            return start, stop, target_N
+        start_B, stop_B = self.index.ranges(self.batch.entities_BS[:, near.number], relation_B)
+        return self.per_row(start_B, table), self.per_row(stop_B, table), target_N
+
+    def keep_found(self, table: Table, start: AnyInts, stop: AnyInts, target_N: AnyInts) -> Table:
         edge_N, found_N = self.index.find(start, stop, target_N)
         return _costlier(table, self.engine.edge_cost(edge_N)).take(found_N)
 
@@ -168,7 +203,7 @@ class _Run:
         sub_engine = replace(self.engine, missing_X=None)
         if step.table < 0:
             matched = sub_engine.run(step.plan, self.batch).query_N
-            self.alive_B = self.alive_B & ~np.isin(np.arange(len(self.batch)), matched)
+            self.only(~np.isin(np.arange(self.queries), matched))
             return
         table = tables[step.table]
         refused_N = np.zeros(len(table), np.bool_)
@@ -185,14 +220,17 @@ class _Run:
         """The distinct rows of the kept columns, sorted by query; the least cost of equal rows."""
         if not len(table):
             return Table(table.query_N, {v: table.columns[v] for v in keep}, table.cost_N)
+        if self.queries == len(keep) == 1 and table.cost_N is None:
+            value_N = sorted_distinct(table.columns[keep[0]], self.index.entities)
+            return Table(np.zeros(len(value_N), np.int64), {keep[0]: value_N})
         columns = [table.query_N, *(table.columns[variable] for variable in keep)]
-        sizes = [len(self.batch), *(self.index.entities for _ in keep)]
+        sizes = [self.queries, *(self.index.entities for _ in keep)]
         code_N = _codes(columns, sizes)
         if code_N is None:
             return self.forget_wide(table, columns, keep)
+        cost_N = None
         if table.cost_N is None:
-            code_N = sorted_distinct(code_N, float(np.prod([float(size) for size in sizes])))
-            cost_N = None
+            code_N = sorted_distinct(code_N, prod(sizes)).astype(np.int64, copy=False)
         else:
             order = np.lexsort((table.cost_N, code_N))
             code_N = code_N[order]
@@ -205,14 +243,16 @@ class _Run:
             code_N = rest_N
         return Table(code_N, dict(zip(keep, reversed(values), strict=True)), cost_N)
 
-    def forget_wide(self, table: Table, columns: list[Ints], keep: tuple[Variable, ...]) -> Table:
+    def forget_wide(
+        self, table: Table, columns: list[AnyInts], keep: tuple[Variable, ...]
+    ) -> Table:
         """The same where the columns do not fit in one number."""
         costs = [] if table.cost_N is None else [table.cost_N]
         order = np.lexsort((*costs, *reversed(columns)))
         ordered = [column[order] for column in columns]
         first_N = np.logical_or.reduce([_firsts(column) for column in ordered])
         return Table(
-            ordered[0][first_N],
+            ordered[0][first_N].astype(np.int64, copy=False),
             {v: column[first_N] for v, column in zip(keep, ordered[1:], strict=True)},
             None if table.cost_N is None else table.cost_N[order][first_N],
         )
@@ -221,15 +261,17 @@ class _Run:
 
     def seed(self, step: Seed, query_B: Ints) -> Table | list[Ints]:
         lists = [self.list_at(edge, step.variable, query_B) for edge in step.edges]
-        start_LB = np.stack([start for start, _ in lists])
-        stop_LB = np.stack([stop for _, stop in lists])
-        shortest_B = np.argmin(stop_LB - start_LB, axis=0)
-        at_B = np.arange(len(query_B))
-        start_B, stop_B = start_LB[shortest_B, at_B], stop_LB[shortest_B, at_B]
+        start_B, stop_B = lists[0]
+        if len(lists) > 1:
+            start_LB = np.array([start for start, _ in lists])
+            stop_LB = np.array([stop for _, stop in lists])
+            shortest_B = (stop_LB - start_LB).argmin(axis=0)
+            at_B = np.arange(len(query_B))
+            start_B, stop_B = start_LB[shortest_B, at_B], stop_LB[shortest_B, at_B]
         if self.too_many(stop_B - start_B):
             return _halves(query_B)
         row_N, edge_N = expand(start_B, stop_B)
-        value_N = self.index.neighbours_X[edge_N].astype(np.int64)
+        value_N = self.index.neighbours_X[edge_N]
         table = Table(row_N, {step.variable: value_N}, self.engine.edge_cost(edge_N))
         for further in range(1, len(lists)):
             other_B = (shortest_B + further) % len(lists)
@@ -237,15 +279,17 @@ class _Run:
             if len(query_B) > 1:
                 start_B, stop_B = start_B[table.query_N], stop_B[table.query_N]
             table = self.keep_found(table, start_B, stop_B, table.columns[step.variable])
+        if len(query_B) == self.queries:
+            return table
         return replace(table, query_N=query_B[table.query_N])
 
-    def list_at(self, edge: Edge, variable: Variable, query_B: Ints) -> tuple[Ints, Ints]:
+    def list_at(self, edge: Edge, variable: Variable, query_B: Ints) -> tuple[AnyInts, AnyInts]:
         """The ranges of neighbours that an atom with one constant allows."""
-        relation_B = self.batch.relations_BR[query_B, edge.relation]
+        relation_B = self.column(self.batch.relations_BR, edge.relation, query_B)
         forward = edge.tail == variable
         constant = edge.head if forward else edge.tail
         assert isinstance(constant, Slot)
-        entity_B = self.batch.entities_BS[query_B, constant.number]
+        entity_B = self.column(self.batch.entities_BS, constant.number, query_B)
         return self.index.ranges(
             entity_B, relation_B if forward else self.index.inverse(relation_B)
         )
@@ -256,14 +300,14 @@ class _Run:
         assert isinstance(step.edge.tail, Variable)
         parts, total = [], 0
         for relation in np.unique(relation_B):
-            head, count = self.index.with_relation(int(relation))
+            head = self.index.with_relation(int(relation))
+            start, stop = self.index.ranges(head, np.full(len(head), relation))
             asking = query_B[relation_B == relation]
-            total += int(count.sum()) * len(asking)
+            total += int((stop - start).sum()) * len(asking)
             if total > self.engine.rows_at_once and len(query_B) > 1:
                 return _halves(query_B)
-            start, stop = self.index.ranges(head, np.full(len(head), relation))
             row, edge = expand(start, stop)
-            pairs = (head[row], self.index.neighbours_X[edge].astype(np.int64))
+            pairs = (head[row], self.index.neighbours_X[edge])
             cost = self.engine.edge_cost(edge)
             if step.edge.head == step.edge.tail:
                 same = pairs[0] == pairs[1]
@@ -281,15 +325,19 @@ class _Run:
         )
 
     def grow(self, table: Table, step: Grow) -> Table | list[Table]:
-        relation_N = self.batch.relations_BR[table.query_N, step.edge.relation]
+        relation_B = self.batch.relations_BR[:, step.edge.relation]
         if step.edge.tail != step.stop:
-            relation_N = self.index.inverse(relation_N)
-        start_N, stop_N = self.index.ranges(table.columns[step.start], relation_N)
-        if self.too_many(stop_N - start_N):
-            return _parts(table, stop_N - start_N, self.engine.rows_at_once)
-        row_N, edge_N = expand(start_N, stop_N)
-        grown = _costlier(table.take(row_N), self.engine.edge_cost(edge_N))
-        grown.columns[step.stop] = self.index.neighbours_X[edge_N].astype(np.int64)
+            relation_B = self.index.inverse(relation_B)
+        start_N, stop_N = self.index.ranges(
+            table.columns[step.start], self.per_row(relation_B, table)
+        )
+        count_N = stop_N - start_N
+        if self.too_many(count_N):
+            return _parts(table, count_N, self.engine.rows_at_once)
+        edge_N = positions(start_N, count_N)
+        grown = table.repeated(count_N, step.start if step.leave else None)
+        grown = _costlier(grown, self.engine.edge_cost(edge_N))
+        grown.columns[step.stop] = self.index.neighbours_X[edge_N]
         return grown
 
     def join(self, left: Table, right: Table) -> Table | list[Table]:
@@ -308,7 +356,7 @@ class _Run:
         return joined
 
     def join_keys(self, left: Table, right: Table, shared: list[Variable]) -> tuple[Ints, Ints]:
-        sizes = [len(self.batch), *(self.index.entities for _ in shared)]
+        sizes = [self.queries, *(self.index.entities for _ in shared)]
         sides = [[table.query_N, *(table.columns[v] for v in shared)] for table in (left, right)]
         left_key, right_key = (_codes(columns, sizes) for columns in sides)
         if left_key is not None and right_key is not None:
@@ -317,7 +365,7 @@ class _Run:
         key = np.unique(both, axis=0, return_inverse=True)[1].reshape(-1)
         return key[: len(left)], key[len(left) :]
 
-    def too_many(self, count_N: Ints) -> bool:
+    def too_many(self, count_N: AnyInts) -> bool:
         return len(count_N) > 1 and int(count_N.sum()) > self.engine.rows_at_once
 
 
@@ -332,7 +380,7 @@ def _halves(query_B: Ints) -> list[Ints]:
     return [query_B[:middle], query_B[middle:]]
 
 
-def _parts(table: Table, count_N: Ints, limit: int) -> list[Table]:
+def _parts(table: Table, count_N: AnyInts, limit: int) -> list[Table]:
     """The table cut where its growth fills the limit; a row that alone exceeds it stands alone."""
     part_N = (np.cumsum(count_N) - count_N) // limit
     cuts = [0, *(np.flatnonzero(part_N[1:] != part_N[:-1]) + 1).tolist(), len(table)]
@@ -355,29 +403,26 @@ def _concatenate(
     )
 
 
-def _codes(columns: list[Ints], sizes: list[int]) -> Ints | None:
+def _codes(columns: Sequence[AnyInts], sizes: list[int]) -> Ints | None:
     """Each row as one number, in the order of the columns; None where it would not fit."""
-    room = 1
-    for size in sizes:
-        room *= max(size, 1)
-    if room >= 2**63:
+    if prod(sizes) >= 2**63:
         return None
-    code_N = columns[0]
+    code_N: Ints = columns[0].astype(np.int64, copy=False)
     for column, size in zip(columns[1:], sizes[1:], strict=True):
         code_N = code_N * size + column
     return code_N
 
 
-def _firsts(sorted_N: Ints) -> Bools:
+def _firsts(sorted_N: AnyInts) -> Bools:
     first_N = np.ones(len(sorted_N), np.bool_)
     np.not_equal(sorted_N[1:], sorted_N[:-1], out=first_N[1:])
     return first_N
 
 
-def sorted_distinct(code_N: Ints, room: float) -> Ints:
+def sorted_distinct(code_N: AnyInts, room: int) -> AnyInts:
     """Sorted distinct codes; by ticking them off where they fill a good part of their room."""
     if room < 16 * len(code_N) and room < 2**28:
-        ticked = np.zeros(int(room), np.bool_)
+        ticked = np.zeros(room, np.bool_)
         ticked[code_N] = True
         return np.flatnonzero(ticked)
     code_N = np.sort(code_N)

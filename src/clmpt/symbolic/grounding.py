@@ -7,8 +7,9 @@ relations at hand first and one of its neighbours second, each with equal chance
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import combinations, permutations
 from math import factorial
 
@@ -20,7 +21,7 @@ from clmpt.graph.knowledge_graph import KnowledgeGraph
 from clmpt.logic.formula import Atom, Placeholder, Query, Symbol, Term, Variable, placeholders
 from clmpt.logic.normal_form import Pattern, all_variables, variables_in
 from clmpt.symbolic.engine import Batch, Engine
-from clmpt.symbolic.plan import plan_for, skeleton_of
+from clmpt.symbolic.plan import planned, signature_of
 
 _MOST_SYMMETRIES = 5040
 
@@ -44,7 +45,7 @@ class Grounder:
 
     def __init__(self, template: Query, graph: KnowledgeGraph) -> None:
         self.template, self.graph, self.index = template, graph, graph.index
-        self.size = 2 * len(graph.relations)
+        self.keys, self.starts = self.index.by_entity
         self.entity_names, self.relation_names = placeholders(template)
         if not self.entity_names and not self.relation_names:
             raise SamplingError(
@@ -54,12 +55,15 @@ class Grounder:
         self.positive = _in_walking_order(
             list(dict.fromkeys(a for p in template.patterns for a in p.atoms)), template.free
         )
-        used = np.flatnonzero(np.diff(np.searchsorted(self.index.keys_K, self.starts())))
-        self.inhabited = used
+        self.inhabited = np.flatnonzero(np.diff(self.starts))
         self.symmetries = symmetries(template)
 
-    def starts(self) -> Ints:
-        return np.arange(len(self.graph.entities) + 1) * self.size
+    @cached_property
+    def middles(self) -> Ints:
+        """Where the keys of an entity go over from forward to backward."""
+        forward = self.index.keys_K1[self.keys] < self.index.relations * self.index.entities
+        before = np.concatenate([[0], np.cumsum(forward)])
+        return self.starts[:-1] + np.diff(before[self.starts])
 
     @property
     def is_enumerable(self) -> bool:
@@ -75,15 +79,13 @@ class Grounder:
 
     def all(self) -> Grounding:
         """Every grounding of an enumerable template."""
-        keys = np.asarray(self.index.keys_K, np.int64)
-        entity, relation = keys // self.size, keys % self.size
+        keys = np.asarray(self.index.keys_K1[:-1])
+        relation, entity = keys // self.index.entities, keys % self.index.entities
         if isinstance(self.positive[0].tail, Placeholder):
             relation = self.index.inverse(relation)
         if self.graph.has_both_directions:
-            entity, relation = (
-                entity[relation < self.size // 2],
-                relation[relation < self.size // 2],
-            )
+            named = relation < self.index.relations
+            entity, relation = entity[named], relation[named]
         return Grounding(entity[:, None], relation[:, None])
 
     def draw(self, count: int, rng: np.random.Generator) -> Grounding:
@@ -103,9 +105,9 @@ class Grounder:
     def ground_absent(self, walk: _Walk, pattern: Pattern, absent: Pattern) -> None:
         """Chooses what must not hold so that it removes a match of the positive part."""
         outer = tuple(v for v in all_variables(absent) if v in variables_in(pattern.atoms))
-        positive, entities, relations = skeleton_of(Pattern((), pattern.atoms))
+        signature, entities, relations = signature_of(Pattern((), pattern.atoms))
         batch = Batch(walk.symbols(entities, "entity"), walk.symbols(relations, "relation"))
-        matches = Engine(self.index).run(plan_for(positive, outer), batch)
+        matches = Engine(self.index).run(planned(signature, outer)[1], batch)
         order = np.argsort(matches.query_N, kind="stable")
         start = np.searchsorted(matches.query_N[order], np.arange(len(walk)))
         stop = np.searchsorted(matches.query_N[order], np.arange(len(walk)), "right")
@@ -114,7 +116,7 @@ class Grounder:
         before = dict(walk.values)
         witness = order[np.where(alive, chosen, 0)] if len(order) else np.zeros(len(walk), np.int64)
         for variable in outer:
-            column = matches.columns[variable]
+            column = matches.columns[variable].astype(np.int64)
             walk.values[variable] = (
                 column[witness] if len(column) else np.zeros(len(walk), np.int64)
             )
@@ -170,7 +172,7 @@ class Grounder:
 
     def plain(self, relation: Ints) -> Ints:
         """One number for a relation and for its inverse's inverse, where the graph has both."""
-        half = self.size // 2
+        half = self.index.relations
         inverse = self.graph.inverse_ids[relation % half]
         return np.where((relation >= half) & (inverse >= 0), inverse, relation)
 
@@ -211,9 +213,10 @@ class _Walk:
             self.values[variable] = value
         self.saved = {}
 
-    def choose(self, start: Ints, stop: Ints) -> Ints:
+    def choose(self, start: AnyInts, stop: AnyInts) -> Ints:
         """A random position in each range; meaningless where the range is empty."""
-        return start + (self.rng.random(len(start)) * (stop - start)).astype(np.int64)
+        chosen = start + (self.rng.random(len(start)) * (stop - start)).astype(np.int64)
+        return chosen.astype(np.int64, copy=False)
 
     def follow(self, atoms: list[Atom], first: Variable) -> None:
         if first not in self.values and not any(self.known(a.head, a.tail) for a in atoms[:1]):
@@ -269,36 +272,38 @@ class _Walk:
         self.keep(found)
 
     def key_range(self, near: Ints, forward: bool) -> tuple[Ints, Ints]:
-        """The keys of the relations that may be chosen at an entity.
+        """Where the keys of the relations that may be chosen at an entity start and stop.
 
         Where the graph has both directions as relations, only those; else either direction of any.
         """
-        size, half = self.grounder.size, self.grounder.size // 2
-        low, high = 0, size
-        if self.grounder.graph.has_both_directions:
-            low, high = (0, half) if forward else (half, size)
-        keys = self.index.keys_K
-        return np.searchsorted(keys, near * size + low), np.searchsorted(keys, near * size + high)
+        start, stop = self.grounder.starts[near], self.grounder.starts[near + 1]
+        if not self.grounder.graph.has_both_directions:
+            return start, stop
+        middle = self.grounder.middles[near]
+        return (start, middle) if forward else (middle, stop)
+
+    def relation_of(self, place: AnyInts) -> Ints:
+        found: Ints = self.index.keys_K1[self.grounder.keys[place]] // self.index.entities
+        return found
 
     def any_relation(self, near: Ints, forward: bool) -> tuple[Ints, Bools]:
         start, stop = self.key_range(near, forward)
         found = stop > start
-        chosen = np.where(found, self.choose(start, stop), 0)
-        return np.asarray(self.index.keys_K[chosen], np.int64) % self.grounder.size, found
+        return self.relation_of(np.where(found, self.choose(start, stop), 0)), found
 
     def connecting(self, near: Ints, far: Ints, forward: bool) -> tuple[Ints, Bools]:
         """A random relation among those that lead from each entity to its counterpart."""
-        row, key = expand(*self.key_range(near, forward))
-        bounds = self.index.offsets_K1.astype(np.int64)
+        row, place = expand(*self.key_range(near, forward))
+        key = self.grounder.keys[place]
+        bounds = self.index.offsets_K2.astype(np.int64)
         _, leads = self.index.find(bounds[key], bounds[key + 1], far[row])
-        row, key = row[leads], key[leads]
-        chosen = self.choose(
-            np.searchsorted(row, np.arange(self.count)),
-            np.searchsorted(row, np.arange(self.count), "right"),
-        )
-        found = np.isin(np.arange(self.count), row)
-        picked = key[np.where(found, chosen, 0)] if len(key) else np.zeros(self.count, np.int64)
-        return np.asarray(self.index.keys_K[picked], np.int64) % self.grounder.size, found
+        row, place = row[leads], place[leads]
+        start = np.searchsorted(row, np.arange(self.count))
+        stop = np.searchsorted(row, np.arange(self.count), "right")
+        found = stop > start
+        chosen = np.where(found, self.choose(start, stop), 0)
+        picked = place[chosen] if len(place) else np.zeros(self.count, np.int64)
+        return self.relation_of(picked), found
 
     def outward(self, atom: Atom, variable: Variable) -> tuple[Ints, Ints]:
         """An atom as seen from one of its ends: the relation that leads away, and where to."""
@@ -312,7 +317,7 @@ class _Walk:
     def columns(self, names: tuple[str, ...], kind: str) -> Ints:
         return self.symbols(tuple(Placeholder(name) for name in names), kind)
 
-    def symbols(self, symbols: tuple[Symbol, ...], kind: str) -> Ints:
+    def symbols(self, symbols: Sequence[Symbol], kind: str) -> Ints:
         read = self.relation if kind == "relation" else self.value
         found = [read(symbol) for symbol in symbols]
         filled = [value for value in found if value is not None]

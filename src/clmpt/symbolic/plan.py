@@ -8,9 +8,10 @@ any more. Nothing here touches a graph, and no step knows the name of a shape.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import TypeAlias
+from itertools import count
+from typing import Any, TypeAlias
 
 from clmpt.logic.formula import Symbol, Term, Variable
 from clmpt.logic.normal_form import Pattern
@@ -58,25 +59,41 @@ class Skeleton:
         return max([0, *own, *(part.entity_slots for part in self.absent)])
 
 
-def skeleton_of(pattern: Pattern) -> tuple[Skeleton, tuple[Symbol, ...], tuple[Symbol, ...]]:
-    """The shape of a pattern, with its entities and its relations in the order of their slots."""
+Signature: TypeAlias = tuple[Any, ...]  # (((end, end), …), (Signature, …)); ends are int or str
+
+
+def signature_of(pattern: Pattern) -> tuple[Signature, list[Symbol], list[Symbol]]:
+    """A pattern's shape as plain tuples, cheap to make and to hash, with its constants in order."""
     entities: list[Symbol] = []
     relations: list[Symbol] = []
 
-    def end(term: Term) -> End:
+    def end(term: Term) -> int | str:
         if isinstance(term, Variable):
-            return Variable(term.name)
+            return term.name
         entities.append(term)
-        return Slot(len(entities) - 1)
+        return len(entities) - 1
 
-    def part(inner: Pattern) -> Skeleton:
-        edges = []
-        for atom in inner.atoms:
-            relations.append(atom.relation)
-            edges.append(Edge(len(relations) - 1, end(atom.head), end(atom.tail)))
-        return Skeleton(tuple(edges), tuple(part(absent) for absent in inner.absent))
+    def part(inner: Pattern) -> Signature:
+        relations.extend(atom.relation for atom in inner.atoms)
+        ends = tuple((end(atom.head), end(atom.tail)) for atom in inner.atoms)
+        return ends, tuple(part(absent) for absent in inner.absent)
 
-    return part(pattern), tuple(entities), tuple(relations)
+    return part(pattern), entities, relations
+
+
+@lru_cache(maxsize=4096)
+def skeleton_for(signature: Signature) -> Skeleton:
+    """The skeleton of a signature; relations are numbered in the order of the atoms."""
+    numbers = count()
+
+    def end(value: int | str) -> End:
+        return Slot(value) if isinstance(value, int) else Variable(value)
+
+    def part(inner: Signature) -> Skeleton:
+        edges = tuple(Edge(next(numbers), end(head), end(tail)) for head, tail in inner[0])
+        return Skeleton(edges, tuple(part(absent) for absent in inner[1]))
+
+    return part(signature)
 
 
 # --- the steps ------------------------------------------------------------------------------------
@@ -116,20 +133,25 @@ class Join:
 
 @dataclass(frozen=True, slots=True)
 class Grow:
-    """Follow an atom from a variable of the table to one that it lacks."""
+    """Follow an atom from a variable of the table to one that it lacks.
+
+    `leave` says that nobody looks at the start any more, so its column need not grow along.
+    """
 
     table: int
     edge: Edge
     start: Variable
     stop: Variable
+    leave: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """Keep the rows for which an atom between variables of the table holds."""
+    """Keep the rows for which an atom holds, or those for which it does not."""
 
     table: int
     edge: Edge
+    holds: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,6 +192,13 @@ class Plan:
 def plan_for(skeleton: Skeleton, outputs: tuple[Variable, ...]) -> Plan:
     """The steps for all bindings of `outputs` that make a skeleton true."""
     return _Planner(skeleton, outputs).run()
+
+
+@lru_cache(maxsize=4096)
+def planned(signature: Signature, outputs: tuple[Variable, ...]) -> tuple[Skeleton, Plan]:
+    """The skeleton and the plan of a signature, found again by the signature alone."""
+    skeleton = skeleton_for(signature)
+    return skeleton, plan_for(skeleton, outputs)
 
 
 class _Planner:
@@ -248,8 +277,10 @@ class _Planner:
             self.refusals.remove(refusal)
             self.steps.append(self.refuse(table, *refusal))
 
-    def refuse(self, table: int, outer: frozenset[Variable], part: Skeleton) -> Refuse:
-        """The absent part with its outer variables turned into constants of a sub-query."""
+    def refuse(self, table: int, outer: frozenset[Variable], part: Skeleton) -> Filter | Refuse:
+        """A negated atom is a filter; of a larger part the outer variables become constants."""
+        if outer and len(part.edges) == 1 and not part.absent and part.variables <= outer:
+            return Filter(table, part.edges[0], holds=False)
         order = tuple(sorted(outer, key=lambda variable: variable.name))
         slots = {variable: Slot(self.entity_slots + at) for at, variable in enumerate(order)}
         return Refuse(table, order, self.entity_slots, plan_for(_put(part, slots), ()))
@@ -307,6 +338,9 @@ class _Planner:
                 if other not in self.tables[table]:
                     table = self.join([table, *self.holders(other)])
         keep = tuple(v for v in self.variables if v in self.tables[table] and v != variable)
+        last = self.steps[-1]
+        if isinstance(last, Grow) and last.start == variable:
+            self.steps[-1] = replace(last, leave=True)
         self.steps.append(Forget(table, keep))  # only here can rows become equal
         self.tables[table] = set(keep)
         self.variables.remove(variable)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import chain
 
 import numpy as np
 
@@ -16,7 +17,7 @@ from clmpt.graph.knowledge_graph import KnowledgeGraph, Vocabulary
 from clmpt.graph.query_store import AnswerSets
 from clmpt.logic.formula import Placeholder, Query, Symbol, Variable, placeholders
 from clmpt.symbolic.engine import Batch, Engine, Table, sorted_distinct
-from clmpt.symbolic.plan import Plan, Skeleton, plan_for, skeleton_of
+from clmpt.symbolic.plan import Plan, Skeleton, planned, signature_of
 
 QUERIES_AT_ONCE = 4096
 
@@ -37,9 +38,9 @@ def compiled(query: Query) -> tuple[Part, ...]:
     """The parts of a query; cached, since whoever asks once often asks again."""
     parts = []
     for pattern in query.patterns:
-        skeleton, entities, relations = skeleton_of(pattern)
-        plan = plan_for(skeleton, (query.free,))
-        parts.append(Part(skeleton, plan, query.free, entities, relations))
+        signature, entities, relations = signature_of(pattern)
+        skeleton, plan = planned(signature, (query.free,))
+        parts.append(Part(skeleton, plan, query.free, tuple(entities), tuple(relations)))
     return tuple(parts)
 
 
@@ -51,7 +52,12 @@ def solve(query: Query, graph: KnowledgeGraph) -> frozenset[int]:
     >>> graph.labels(solve(parse_formula("?x : wrote(Orwell, ?x)"), graph))
     ['1984']
     """
-    return solve_all([query], graph)[0]
+    engine = Engine(graph.index)
+    found = [
+        engine.run(part.plan, _batch([part], graph)).columns[part.free].tolist()
+        for part in compiled(query)
+    ]
+    return frozenset(chain.from_iterable(found)) if len(found) > 1 else frozenset(found[0])
 
 
 def solve_all(queries: Sequence[Query], graph: KnowledgeGraph) -> list[frozenset[int]]:
@@ -63,22 +69,18 @@ def solve_all(queries: Sequence[Query], graph: KnowledgeGraph) -> list[frozenset
     answers: list[frozenset[int]] = [frozenset()] * len(queries)
     for numbers in groups.values():
         parts = [compiled(queries[number]) for number in numbers]
-        batches = [
-            Batch(
-                _ids([part.entities for part in column], graph.entities),
-                _ids([part.relations for part in column], graph.relations),
-            )
-            for column in zip(*parts, strict=True)
-        ]
+        batches = [_batch(column, graph) for column in zip(*parts, strict=True)]
         found = _solve_parts(parts[0], batches, graph)
         for number, entities in zip(numbers, found, strict=True):
             answers[number] = frozenset(entities.tolist())
     return answers
 
 
-def _ids(rows: list[tuple[Symbol, ...]], vocabulary: Vocabulary) -> Ints:
-    values = [[vocabulary.resolve(symbol) for symbol in row] for row in rows]
-    return np.array(values, np.int64).reshape(len(rows), -1)
+def _batch(parts: Sequence[Part], graph: KnowledgeGraph) -> Batch:
+    """The same alternative of several queries of one shape, with its names looked up."""
+    entities = [[graph.entities.resolve(symbol) for symbol in part.entities] for part in parts]
+    relations = [[graph.relations.resolve(symbol) for symbol in part.relations] for part in parts]
+    return Batch(np.array(entities, np.int64), np.array(relations, np.int64))
 
 
 def solve_many(
@@ -144,6 +146,6 @@ def _union(
     ]
     code = codes[0] if len(codes) == 1 else np.concatenate(codes)
     if len(codes) > 1 or (code[1:] <= code[:-1]).any():
-        code = sorted_distinct(code, float(queries * size))
+        code = sorted_distinct(code, queries * size)
     owner = code // size
     return AnswerSets.of(owner, code - owner * size, queries)

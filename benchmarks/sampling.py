@@ -1,0 +1,40 @@
+"""The BetaE-sized training set of FB15k-237: time and memory of `clmpt sample`.
+
+python benchmarks/sampling.py [FOLDER]
+"""
+
+from __future__ import annotations
+
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+DEFAULT = Path(__file__).parents[2] / "shared" / "data" / "FB15k-237-betae"
+SHAPES = [
+    "1p",
+    "2p",
+    "3p",
+    "2i",
+    "3i",
+    *(f"{name}=14968" for name in "2in 3in inp pin pni".split()),
+]
+
+
+def main() -> None:
+    folder = Path(sys.argv[1]) if len(sys.argv) > 1 else DEFAULT
+    with tempfile.TemporaryDirectory() as scratch:
+        out = Path(scratch) / "train.queries"
+        command = [str(Path(sys.executable).with_name("clmpt")), "sample", str(folder), "--shapes"]
+        start = time.perf_counter()
+        subprocess.run([*command, *SHAPES, "--count", "149689", "--out", str(out)], check=True)
+        print(f"time              {time.perf_counter() - start:8.1f} s")
+        peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024
+        print(f"largest process   {peak:8.0f} MB")
+        print(f"file              {out.stat().st_size / 2**20:8.0f} MB")
+
+
+if __name__ == "__main__":
+    main()
