@@ -19,7 +19,7 @@ SHAPES = [
     "3p",
     "2i",
     "3i",
-    *(f"{name}=14968" for name in "2in 3in inp pin pni".split()),
+    *(f"{name}=14968" for name in ["2in", "3in", "inp", "pin", "pni"]),
 ]
 
 

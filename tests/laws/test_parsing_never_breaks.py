@@ -1,0 +1,15 @@
+"""Any text gives a query or one of our errors. `python tests/fuzzing.py` runs many more."""
+
+from __future__ import annotations
+
+import pytest
+
+from fuzzing import SUBJECTS, fuzz, inputs
+
+
+@pytest.mark.parametrize(("subject", "count"), [("formula", 8000), ("sparql", 1500), ("any", 1500)])
+def test_no_text_raises_anything_but_our_errors(subject: str, count: int) -> None:
+    parser, examples = SUBJECTS[subject]
+    outcomes = fuzz(parser, inputs(examples, count, seed=1))
+    assert outcomes["Query"] > count / 200, "too few inputs are queries for this to test anything"
+    assert outcomes["QuerySyntaxError"] > count / 20
