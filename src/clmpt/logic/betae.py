@@ -78,8 +78,9 @@ def from_betae(nested: Nested) -> Query:
     >>> print(from_betae(((29661, (19, 21, -2)), (808, (19,)))))
     ?y : !exists ?x1 (#19(#29661, ?x1) & #21(?x1, ?y)) & #19(#808, ?y)
     """
+    structure = structure_of(nested)
     numbers = iter(numbers_of(nested))
-    return _Reader(lambda _kind, _count: Id(next(numbers))).read(structure_of(nested))
+    return _Reader(lambda _kind, _count: Id(next(numbers))).read(structure)
 
 
 def from_betae_text(text: str) -> Query:

@@ -6,6 +6,7 @@ until a graph resolves them; an inverse relation is an atom with its ends swappe
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -168,6 +169,7 @@ class Query:
 
     def __post_init__(self) -> None:
         _check_size(self.body, self.limits)
+        _check_names(self)
         while isinstance(self.body, Exists) and self.free not in self.body.variables:
             object.__setattr__(self, "body", self.body.body)
         _ = self.patterns  # a query that has no safe normal form is refused when it is made
@@ -256,6 +258,18 @@ def children(formula: Formula) -> tuple[Formula, ...]:
     if isinstance(formula, Atom):
         return ()
     return formula.parts if isinstance(formula, And | Or) else (formula.body,)
+
+
+def _check_names(query: Query) -> None:
+    """Variables and placeholders must be words, or their text would not parse back."""
+    words = [query.free, *(end for atom in atoms(query.body) for end in (atom.head, atom.tail))]
+    words += [atom.relation for atom in atoms(query.body)]
+    for word in words:
+        if isinstance(word, Variable | Placeholder) and not re.fullmatch(r"\w+", word.name):
+            raise QueryError(
+                f"{word.name!r} cannot name a variable or placeholder",
+                "Use letters, digits and underscores",
+            )
 
 
 def _check_size(body: Formula, limits: Limits) -> None:

@@ -6,6 +6,7 @@ rdflib takes a third of a second to import, so only those who write SPARQL pay f
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -122,6 +123,7 @@ class _Source:
             raise QueryTooLarge(f"The query is nested more than {DEEPEST} deep", "Flatten it")
         self.refuse_other_forms()
 
+        logging.getLogger("rdflib").addHandler(logging.NullHandler())  # it mutters about odd IRIs
         from pyparsing import ParseException
         from rdflib.plugins.sparql.algebra import translateQuery
         from rdflib.plugins.sparql.parser import parseQuery
@@ -159,8 +161,9 @@ class _Source:
 
     def mark(self, operator: str) -> Position | None:
         """Where a path operator stands: behind a name, a parenthesis or an IRI, or before one."""
-        behind = rf"(?<=[\w)>]){re.escape(operator)}(?!\w)"
-        match = re.search(rf"{behind}|{re.escape(operator)}(?=[\w(<:^])", self.text)
+        operator = re.escape(operator)
+        match = re.search(rf"(?<=[\w)>]){operator}(?!\w)", self.text)
+        match = match or re.search(rf"{operator}(?=[\w(<:^])", self.text)
         return self.at(match.start()) if match else None
 
     def name(self, iri: str) -> Position | None:
@@ -231,6 +234,8 @@ class _Translator:
 
     def group(self, node: Any, visible: frozenset[Variable]) -> list[_Alternative]:
         """The alternatives of a group. `visible` are the variables an EXISTS around it hands in."""
+        if isinstance(node, list):  # what rdflib makes of a VALUES without values
+            raise self.refusal_of("values")
         if node.name == "BGP":
             return [self.basic(node.triples)]
         if node.name == "Join":
@@ -368,9 +373,10 @@ class _Translator:
     def refusal(self, node: Any) -> UnsupportedQuery:
         if node.name == "Extend" and node.p.name == "AggregateJoin":
             node = node.p
-        words, way_out = _REFUSED.get(
-            node.name, (node.name, "Use triple patterns, UNION and NOT EXISTS")
-        )
+        return self.refusal_of(str(node.name))
+
+    def refusal_of(self, kind: str) -> UnsupportedQuery:
+        words, way_out = _REFUSED.get(kind, (kind, "Use triple patterns, UNION and NOT EXISTS"))
         place = self.source.find(words)
         word = words.split("|")[0]
         if place is not None and "|" in words:

@@ -1,0 +1,94 @@
+"""Exact answers on a graph that can be checked by eye; see toy.py."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from clmpt.graph.knowledge_graph import KnowledgeGraph
+from clmpt.logic.shapes import shape
+from clmpt.symbolic.solver import solve_many
+from toy import ask, films
+
+
+@pytest.mark.parametrize(
+    ("question", "answers"),
+    [
+        ("?f : directed(Mizoguchi, ?f)", {"Ugetsu", "Sansho", "Oharu"}),
+        ("?d : directed(?d, Ugetsu)", {"Mizoguchi"}),
+        ("?f : ^directed(?f, Mizoguchi)", {"Ugetsu", "Sansho", "Oharu"}),
+        ("?a : directed(Mizoguchi, ?f) & starred(?a, ?f)", {"Kyo", "Tanaka"}),
+        ("?a : starred(?a, Ugetsu) & starred(?a, Rashomon)", {"Kyo"}),
+        ("?f : directed(Mizoguchi, ?f) | won(?f, Lion)", {"Ugetsu", "Sansho", "Oharu", "Rashomon"}),
+        ("?f : directed(Mizoguchi, ?f) & !won(?f, Lion)", {"Sansho", "Oharu"}),
+        # Someone else who played beside Kyo: the two-cycle through a film.
+        ("?a : starred(Kyo, ?f) & starred(?a, ?f)", {"Kyo", "Tanaka", "Mifune"}),
+        # Nobody constant at all: directors of anything that won anything.
+        ("?d : directed(?d, ?f) & won(?f, ?p)", {"Mizoguchi", "Kurosawa"}),
+        # A part that shares no variable must merely hold.
+        ("?f : directed(Kurosawa, ?f) & won(?x, Lion) & starred(Kyo, ?x)", {"Rashomon"}),
+        ("?f : directed(Kurosawa, ?f) & starred(Mifune, Ugetsu)", set()),
+        ("?f : directed(Kurosawa, ?f) & !starred(Mifune, Ugetsu)", {"Rashomon"}),
+        (
+            "?a : starred(?a, ?f) & won(?f, Lion) & directed(?d, ?f) & !starred(?a, Ugetsu)",
+            {"Mifune"},
+        ),
+    ],
+)
+def test_answers_can_be_checked_by_eye(question: str, answers: set[str]) -> None:
+    assert ask(films().view("train"), question) == answers
+
+
+def test_some_not_and_not_some_are_different_questions() -> None:
+    train = films().view("train")
+    # Tanaka played in Oharu, which did not win: some film of hers did not.
+    assert ask(train, "?a : starred(?a, ?f) & !won(?f, Lion)") == {"Tanaka"}
+    # Kyo and Mifune played only in films that won: none of theirs did not.
+    none = "?a : starred(?a, ?g) & !exists ?f (starred(?a, ?f) & !won(?f, Lion))"
+    assert ask(train, none) == {"Kyo", "Mifune"}
+    # Nobody has no film that won.
+    assert (
+        ask(train, "?a : starred(?a, ?g) & !exists ?f (starred(?a, ?f) & won(?f, Lion))") == set()
+    )
+
+
+def test_each_split_and_each_union_is_a_graph_of_its_own() -> None:
+    graph = films()
+    question = "?a : starred(?a, ?f) & directed(Mizoguchi, ?f)"
+    assert ask(graph.view("train"), question) == {"Kyo", "Tanaka"}
+    assert ask(graph.view("test"), question) == set()
+    assert ask(graph, question) == ask(graph.view("train", "test"), question)
+    assert ask(graph, question) == {"Kyo", "Tanaka", "Mifune"}
+
+
+def test_self_loops_and_parallel_edges() -> None:
+    graph = KnowledgeGraph.from_triples(
+        [("a", "likes", "a"), ("a", "likes", "b"), ("a", "knows", "b"), ("b", "likes", "c")]
+    )
+    assert ask(graph, "?x : likes(?x, ?x)") == {"a"}
+    assert ask(graph, "?y : likes(?x, ?y) & knows(?x, ?y)") == {"b"}
+    assert ask(graph, "?y : likes(?x, ?y) & !knows(?x, ?y)") == {"a", "c"}
+    assert ask(graph, "?y : likes(?x, ?y) & likes(?x, ?x) & likes(?y, ?y)") == {"a"}
+
+
+def test_a_triangle() -> None:
+    edges = [("a", "b"), ("b", "c"), ("c", "a"), ("c", "d"), ("d", "a")]
+    graph = KnowledgeGraph.from_triples([(head, "r", tail) for head, tail in edges])
+    assert ask(graph, "?x : r(?x, ?y) & r(?y, ?z) & r(?z, ?x)") == {"a", "b", "c"}
+    # The one four-cycle is a b c d; from a, its third corner c leads straight back to a.
+    four = "?x : r(?x, ?y) & r(?y, ?z) & r(?z, ?w) & r(?w, ?x) & !r(?z, ?x)"
+    assert ask(graph, four) == {"b", "c", "d"}
+
+
+def test_relation_ids_beyond_the_last_are_inverses() -> None:
+    graph = films().view("train")
+    lion = graph.entities.names.find("Lion")[0]
+    won = graph.relations.names.find("won")[0]
+    backwards = won + len(graph.relations)
+    found = solve_many(shape("1p"), graph, np.array([[lion]]), np.array([[backwards]]))
+    assert set(graph.labels(found[0].tolist())) == {"Ugetsu", "Rashomon"}
+
+
+def test_no_queries_give_no_answers() -> None:
+    nothing = np.empty((0, 1), np.int64)
+    assert len(solve_many(shape("1p"), films(), nothing, nothing)) == 0

@@ -1,0 +1,42 @@
+"""A film graph small enough to check by eye."""
+
+from __future__ import annotations
+
+from clmpt.graph.builder import GraphBuilder
+from clmpt.graph.knowledge_graph import KnowledgeGraph
+
+TRAIN = """
+Mizoguchi directed Ugetsu
+Mizoguchi directed Sansho
+Mizoguchi directed Oharu
+Kurosawa directed Rashomon
+Ugetsu won Lion
+Rashomon won Lion
+Kyo starred Ugetsu
+Kyo starred Rashomon
+Tanaka starred Ugetsu
+Tanaka starred Oharu
+Mifune starred Rashomon
+"""
+TEST = """
+Sansho won Lion
+Tanaka starred Sansho
+Mifune starred Oharu
+"""
+
+
+def films() -> KnowledgeGraph:
+    """What is known (train) and what is true beyond it (test)."""
+    builder = GraphBuilder()
+    for split, text in (("train", TRAIN), ("test", TEST)):
+        for line in text.split("\n"):
+            if line:
+                builder.add(split, *line.split())
+    return builder.build()
+
+
+def ask(graph: KnowledgeGraph, text: str) -> set[str]:
+    from clmpt.logic.parser import parse
+    from clmpt.symbolic.solver import solve
+
+    return {graph.entities.names[entity] for entity in solve(parse(text), graph)}
