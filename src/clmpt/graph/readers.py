@@ -117,8 +117,8 @@ def split_and_path(source: str) -> tuple[str, Path]:
 
 def read_labels(path: Path, encoding: str = "utf-8-sig") -> Iterator[tuple[str, str]]:
     """Name and label from a file of two tab-separated columns."""
-    with open_binary(path) as raw:
-        for number, line in enumerate(_lines(raw, path, encoding), 1):
+    with open_binary(path) as raw, io.TextIOWrapper(raw, encoding, newline="") as text:
+        for number, line in enumerate(_lines(text, path), 1):
             name, tab, label = line.rstrip("\r\n").partition("\t")
             if line.strip() and not (tab and name):
                 raise DataError(f"'{path}', line {number}: expected a name, a tab and a label.")
@@ -144,7 +144,8 @@ def _read_file(path: Path, split: str, job: _Import) -> None:
             job.builder.label_of = local_name
             _read_rdf(raw, path, RDF_SUFFIXES[suffix], split, job)
         elif suffix in TEXT_SUFFIXES or job.options.delimiter:
-            _read_text(raw, path, TEXT_SUFFIXES.get(suffix), split, job)
+            with io.TextIOWrapper(raw, job.options.encoding, newline="") as text:
+                _read_text(text, path, TEXT_SUFFIXES.get(suffix), split, job)
         else:
             known = " ".join([*TEXT_SUFFIXES, *RDF_SUFFIXES])
             raise DataError(
@@ -156,22 +157,24 @@ def _read_file(path: Path, split: str, job: _Import) -> None:
 # --- delimited text -------------------------------------------------------------------------------
 
 
-def _lines(raw: IO[bytes], path: Path, encoding: str) -> Iterator[str]:
+def _lines(text: io.TextIOWrapper, path: Path) -> Iterator[str]:
     number = 0
     try:
-        for number, line in enumerate(io.TextIOWrapper(raw, encoding, newline=""), 1):  # noqa: B007
+        for number, line in enumerate(text, 1):  # noqa: B007
             yield line
     except UnicodeDecodeError:
         raise DataError(
-            f"'{path}' is not {encoding.removesuffix('-sig')} text (after line {number}). "
+            f"'{path}' is not {text.encoding.removesuffix('-sig')} text (after line {number}). "
             "If it is text in another encoding, name it: --encoding latin-1"
         ) from None
     except (EOFError, OSError, gzip.BadGzipFile) as error:
         raise DataError(f"'{path}' cannot be read to its end: {error}.") from None
 
 
-def _read_text(raw: IO[bytes], path: Path, usual: str | None, split: str, job: _Import) -> None:
-    lines = _lines(raw, path, job.options.encoding)
+def _read_text(
+    text: io.TextIOWrapper, path: Path, usual: str | None, split: str, job: _Import
+) -> None:
+    lines = _lines(text, path)
     first = next((line for line in lines if line.strip()), "")
     if not first:
         raise DataError(f"'{path}' is empty.")

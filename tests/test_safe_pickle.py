@@ -1,0 +1,111 @@
+"""Pickles that try to run code, for real: each would leave a file behind if it succeeded."""
+
+from __future__ import annotations
+
+import collections
+import os
+import pickle
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from clmpt.errors import DataError, UnsafePickle
+from clmpt.graph.safe_pickle import load_plain_pickle
+
+MARK = "was_here"
+
+
+class Reduced:
+    """Pickles as a call of `function` with `arguments`."""
+
+    def __init__(self, function: Any, *arguments: Any) -> None:
+        self.call = (function, arguments)
+
+    def __reduce__(self) -> Any:
+        return self.call
+
+
+class Restored:
+    """Pickles as an object whose state is set by code of its own."""
+
+    def __setstate__(self, state: Any) -> None:
+        Path(state["mark"]).touch()
+
+    def __getstate__(self) -> Any:
+        return {"mark": MARK}
+
+
+def attacks() -> dict[str, bytes]:
+    touch = f"touch {MARK}"
+    source = f"__import__('pathlib').Path({MARK!r}).touch()"
+    nested = Reduced(tuple, [Reduced(os.system, touch)])
+    return {
+        "os.system": pickle.dumps(Reduced(os.system, touch)),
+        "builtins.eval": pickle.dumps(Reduced(eval, source)),
+        "builtins.exec": pickle.dumps(Reduced(exec, source)),
+        "nested reduce": pickle.dumps({"a": [{1: nested}]}),
+        "inside a defaultdict": pickle.dumps(
+            Reduced(collections.defaultdict, Reduced(eval, source))
+        ),
+        "subprocess": pickle.dumps(Reduced(subprocess.getoutput, touch)),
+        "__setstate__": pickle.dumps(Restored()),
+        "getattr": pickle.dumps(Reduced(getattr, dict, "fromkeys")),
+        "protocol 0": f"cos\nsystem\n(S'{touch}'\ntR.".encode(),
+        "dotted name": b"\x80\x04\x8c\x08builtins\x8c\x0cdict.fromkeys\x93.",
+        "dunder by dots": b"\x80\x04\x8c\x08builtins\x8c\x13set.__subclasshook__\x93.",
+        "python 2 module": f'c__builtin__\neval\n(S"{source}"\ntR.'.encode(),
+        "extension code": b"\x80\x02\x82\x01.",
+        "persistent id": b"\x80\x04\x8c\x01aQ.",
+        "build on a set": pickle.dumps(set())[:-1] + pickle.dumps({"__class__": 1})[2:-1] + b"b.",
+    }
+
+
+@pytest.mark.parametrize("name", attacks())
+def test_attacks_are_refused_and_run_nothing(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "attack.pkl"
+    path.write_bytes(attacks()[name])
+    with pytest.raises(DataError, match=r"attack\.pkl"):
+        load_plain_pickle(path)
+    assert not (tmp_path / MARK).exists()
+
+
+def test_the_attacks_are_real(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the ordinary unpickler they do run: what is refused above is worth refusing."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("os.system", "builtins.eval", "nested reduce", "__setstate__", "protocol 0"):
+        pickle.loads(attacks()[name])
+        assert (tmp_path / MARK).exists(), name
+        (tmp_path / MARK).unlink()
+
+
+def test_plain_data_comes_through(tmp_path: Path) -> None:
+    plain = {("e", ("r",)): {(1, (2, -2)), (3, (4,))}, "text": [1, 2.5, None, True, frozenset({1})]}
+    table: collections.defaultdict[str, set[int]] = collections.defaultdict(set, {"a": {1}})
+    for value in (plain, table):
+        for protocol in range(pickle.HIGHEST_PROTOCOL + 1):
+            path = tmp_path / "plain.pkl"
+            path.write_bytes(pickle.dumps(value, protocol))
+            assert load_plain_pickle(path) == value
+
+
+def test_refusals_name_what_was_asked_for(tmp_path: Path) -> None:
+    path = tmp_path / "attack.pkl"
+    path.write_bytes(attacks()["os.system"])
+    with pytest.raises(UnsafePickle, match=r"posix\.system"):
+        load_plain_pickle(path)
+
+
+@pytest.mark.parametrize(
+    "junk",
+    [b"", b"junk", pickle.dumps([1, 2, 3])[:-2], b"\x80\x04\x8d\xff\xff\xff\xff\xff\xff\xff\x7f"],
+)
+def test_damaged_pickles_are_refused(tmp_path: Path, junk: bytes) -> None:
+    path = tmp_path / "junk.pkl"
+    path.write_bytes(junk)
+    with pytest.raises(DataError, match="damaged"):
+        load_plain_pickle(path)
