@@ -7,7 +7,6 @@ import sys
 import time
 from pathlib import Path
 
-from clmpt.cli.graphs import chosen_view
 from clmpt.cli.output import say, show_json, show_table
 from clmpt.errors import DataError
 from clmpt.logic.formula import Query
@@ -22,6 +21,7 @@ def read_query(text: str) -> Query:
 
 
 def solve_query(options: argparse.Namespace) -> None:
+    from clmpt.cli.graphs import chosen_view
     from clmpt.graph.benchmarks import open_graph
     from clmpt.symbolic.solver import solve
 

@@ -157,8 +157,8 @@ def _answer_sets(answers: Sequence[Collection[int]]) -> AnswerSets:
     counts = [len(found) for found in answers]
     entities = np.fromiter(chain.from_iterable(answers), np.int64, sum(counts))
     owners = np.repeat(np.arange(len(answers)), counts)
-    order = np.lexsort((entities, owners))
-    return AnswerSets.of(owners, entities[order], len(answers))
+    size = int(entities.max(initial=0)) + 1
+    return AnswerSets.of(owners, np.sort(owners * size + entities) % size, len(answers))
 
 
 # --- LMPNN and CLMPT ------------------------------------------------------------------------------

@@ -1,0 +1,274 @@
+"""The commands as people run them, and what they say when something is off."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from clmpt.cli.main import main
+
+FILMS = Path(__file__).parents[2] / "examples" / "films.tsv"
+QUESTION = '?who : directed("Kenji Mizoguchi", ?film) & "starred in"(?who, ?film)'
+
+
+@pytest.fixture
+def films(tmp_path: Path) -> str:
+    assert main(["import", str(FILMS), "--out", str(tmp_path / "films"), "--json"]) == 0
+    return str(tmp_path / "films")
+
+
+def run(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    command = [str(Path(sys.executable).with_name("clmpt")), *arguments]
+    return subprocess.run(
+        command, capture_output=True, text=True, timeout=120, cwd=cwd, check=False
+    )
+
+
+def test_from_a_file_to_an_answer(films: str, capsys: pytest.CaptureFixture[str]) -> None:
+    capsys.readouterr()
+    venice = '!exists ?p (won(?film, ?p) & "awarded at"(?p, "Venice Film Festival"))'
+    assert main(["solve", films, f"{QUESTION} & {venice}"]) == 0
+    assert capsys.readouterr().out.split("\n")[:-1] == [
+        "Ayako Wakao",
+        "Kazuo Hasegawa",
+        "Kyoko Kagawa",
+        "Machiko Kyo",
+        "Michiyo Kogure",
+    ]
+
+
+def test_sparql_and_formula_give_one_answer(films: str, capsys: pytest.CaptureFixture[str]) -> None:
+    capsys.readouterr()
+    sparql = "SELECT ?w { :Kenji%20Mizoguchi :directed ?f . ?w :starred%20in ?f } LIMIT 2"
+    assert main(["solve", films, sparql, "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["count"] == 8
+    assert [answer["name"] for answer in document["answers"]] == ["Ayako Wakao", "Kazuo Hasegawa"]
+    assert document["query"] == '?w : directed("Kenji Mizoguchi", ?f) & "starred in"(?w, ?f)'
+
+
+def test_info_counts(films: str, capsys: pytest.CaptureFixture[str]) -> None:
+    capsys.readouterr()
+    assert main(["info", films, "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert (document["entities"], document["relations"], document["triples"]) == (26, 4, 39)
+    assert document["biggest relations"][0] == {"relation": "starred in", "triples": 22}
+    # Each of 39 triples gives two entities an edge.
+    assert sum(row["entities"] for row in document["degrees"]) == 26
+    assert main(["info", films]) == 0
+    assert "starred in\t22" in capsys.readouterr().out
+
+
+def test_draw_translate_export(
+    films: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    capsys.readouterr()
+    assert main(["draw", QUESTION]) == 0
+    assert '└─ "starred in" ▶─ ?film' in capsys.readouterr().out
+    picture = tmp_path / "query.svg"
+    assert main(["draw", "pni", "--svg", str(picture)]) == 0
+    assert picture.read_text().startswith("<svg")
+    assert main(["draw", "pni", "--svg", str(picture)]) == 2, (
+        "it would have overwritten the picture"
+    )
+    capsys.readouterr()
+    assert main(["translate", QUESTION, "--to", "sparql"]) == 0
+    assert capsys.readouterr().out.startswith("SELECT DISTINCT ?who WHERE {")
+    assert (
+        main(
+            ["translate", '?f : directed("Kenji Mizoguchi", ?f)', "--to", "betae", "--graph", films]
+        )
+        == 0
+    )
+    assert capsys.readouterr().out == "(0, (0,))\n"
+    assert main(["translate", "up-DM", "--to", "dnf"]) == 0
+    assert len(capsys.readouterr().out.splitlines()) == 2
+    assert main(["export", films, "--out", str(tmp_path / "films.nt")]) == 0
+    assert main(["import", str(tmp_path / "films.nt"), "--out", str(tmp_path / "again")]) == 0
+    capsys.readouterr()
+    assert main(["solve", str(tmp_path / "again"), QUESTION, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["count"] == 8
+
+
+def test_sample_and_convert(films: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out, lines, back = (str(tmp_path / name) for name in ("q.queries", "q.jsonl", "r.queries"))
+    own = "?y : $r($s, ?x) & $q(?x, ?y) & !$p(?y, $t)"
+    command = ["sample", films, "--shapes", "2p", "2in=3", own, "--count", "5", "--workers", "1"]
+    assert main([*command, "--out", out]) == 0
+    assert main(["queries", out, "--graph", films, "--out", lines]) == 0
+    assert main(["queries", lines, "--graph", films, "--out", back]) == 0
+    capsys.readouterr()
+    assert main(["queries", out, "--json"]) == 0
+    shapes = json.loads(capsys.readouterr().out)["shapes"]
+    assert [(row["shape"], row["queries"]) for row in shapes] == [("2p", 5), ("2in", 3), (own, 5)]
+    assert not list(tmp_path.glob("*.partial"))
+    asked = [json.loads(line)["query"] for line in Path(lines).read_text().splitlines()]
+    assert len(asked) == 13
+    for query in asked:
+        assert main(["solve", films, query]) == 0
+
+
+def test_a_killed_sampling_goes_on_and_ends_the_same(films: str, tmp_path: Path) -> None:
+    command = [
+        "sample",
+        films,
+        "--shapes",
+        "1p",
+        "2p",
+        "3p",
+        "2in",
+        "up",
+        "--count",
+        "2000",
+        "--workers",
+        "1",
+    ]
+    whole, cut = tmp_path / "whole.queries", tmp_path / "cut.queries"
+    assert main([*command, "--out", str(whole)]) == 0
+    process = subprocess.Popen(
+        [str(Path(sys.executable).with_name("clmpt")), *command, "--out", str(cut)]
+    )
+    parts = tmp_path / "cut.queries.partial"
+    while process.poll() is None and not (parts / "1.queries").exists():
+        time.sleep(0.01)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    if not cut.exists():
+        assert main([*command[:-2], "--count", "7", "--out", str(cut)]) == 2, "other settings"
+        assert main([*command, "--out", str(cut)]) == 0
+    assert cut.read_bytes() == whole.read_bytes()
+    assert not parts.exists()
+
+
+def test_ctrl_c_stops_cleanly(films: str, tmp_path: Path) -> None:
+    out = tmp_path / "q.queries"
+    command = [str(Path(sys.executable).with_name("clmpt")), "sample", films, "--out", str(out)]
+    shapes = ["--shapes", *["1p", "2p", "3p", "pin"] * 40, "--count", "100000"]
+    process = subprocess.Popen([*command, *shapes], stderr=subprocess.PIPE, text=True)
+    while process.poll() is None and not (tmp_path / "q.queries.partial" / "1.queries").exists():
+        time.sleep(0.01)
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "The same command goes on from here" in errors
+    assert "Traceback" not in errors
+    assert not out.exists()
+
+
+def test_verify_tells_by_its_exit_code(benchmarks: Path) -> None:
+    found = run(
+        "verify", str(benchmarks / "NELL-q2b"), "--graph", str(benchmarks / "NELL-betae"), "--json"
+    )
+    assert found.returncode == 0
+    assert json.loads(found.stdout)["all agree"] is True
+    # Against the wrong graph nothing agrees, and the exit code says so.
+    wrong = run(
+        "verify", str(benchmarks / "NELL-q2b"), "--graph", str(benchmarks / "FB15k-237-betae")
+    )
+    assert wrong.returncode != 0
+    assert "Traceback" not in wrong.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["solve", "FILMS", '?x : directd("Kenji Mizoguchi", ?x)'], "Did you mean 'directed'?"),
+        (
+            ["solve", "FILMS", '?x : directed("Kenji Mizogushi", ?x)'],
+            "Did you mean 'Kenji Mizoguchi'?",
+        ),
+        (["solve", "FILMS", "?x : directed(?x)"], "column 17"),
+        (["solve", "FILMS", ""], "empty"),
+        (["solve", "FILMS", "?x : $r(?x, ?x)"], "$r"),
+        (["solve", "FILMS", QUESTION, "--split", "test"], "no split 'test'"),
+        (["solve", "FILMS", QUESTION, "--limit", "0"], "number from 1 on"),
+        (["solve", "NOWHERE", QUESTION], "no file or folder"),
+        (["info", "NOWHERE"], "no file or folder"),
+        (["import", "NOWHERE", "--out", "x"], "No such file"),
+        (["import", "FILMS", "FILMS", "--out", "x"], "a folder is imported alone"),
+        (["import", str(FILMS), "--out", "FILMS"], "exists already"),
+        (["import", str(FILMS), "--out", "x", "--columns", "1,2"], "three numbers"),
+        (["import", str(FILMS), "--out", "x", "--encoding", "klingon"], "no encoding"),
+        (["import", str(FILMS), "--out", "/proc/nope/x"], "cannot be written"),
+        (["export", "FILMS", "--out", "x.doc"], ".tsv or .nt"),
+        (["draw", "4p"], "starts with its free variable"),
+        (["sample", "FILMS", "--shapes", "4p", "--out", "x"], "no shape '4p'"),
+        (["sample", "FILMS", "--shapes", "2p=many", "--out", "x"], "NAME=COUNT"),
+        (["sample", "FILMS", "--shapes", "2p", "--out", "x", "--split", "test"], "no split 'test'"),
+        (["sample", "FILMS", "--shapes", "2p", "--out", "FILMS"], "exists already"),
+        (["queries", "NOWHERE"], "No such file"),
+        (["queries", str(FILMS)], "not a query file"),
+        (["queries", "x.jsonl"], "--graph"),
+        (["verify", "FILMS"], "no queries with answers"),
+        (["verify", "NOWHERE"], "no folder"),
+        (["translate", QUESTION, "--to", "betae"], "not yet resolved"),
+        (["nonsense"], "invalid choice"),
+        (["solve"], "required"),
+    ],
+)
+def test_bad_input_gets_one_clear_line_and_exit_code_2(
+    films: str, tmp_path: Path, arguments: list[str], words: str
+) -> None:
+    places = {"FILMS": films, "NOWHERE": str(tmp_path / "nowhere")}
+    found = run(*(places.get(argument, argument) for argument in arguments), cwd=tmp_path)
+    assert found.returncode == 2, found.stderr
+    assert words in found.stderr
+    assert len(found.stderr.splitlines()) == 1
+    assert found.stdout == ""
+
+
+def test_help_is_quick_and_light() -> None:
+    """Help imports nothing heavy, and solving a formula nothing but numpy."""
+    script = (
+        "import sys; from clmpt.cli.main import main\n"
+        "try: main({arguments!r})\nexcept SystemExit: pass\n"
+        "heavy = {{'torch', 'numpy', 'rdflib', 'pyoxigraph', 'rich'}} & set(sys.modules)\n"
+        "sys.stderr.write(' '.join(sorted(heavy)))"
+    )
+    for arguments, expected in ((["--help"], ""), (["draw", "2p"], "")):
+        text = script.format(arguments=arguments)
+        found = subprocess.run(
+            [sys.executable, "-c", text], capture_output=True, text=True, check=True
+        )
+        assert found.stderr == expected
+    text = script.format(arguments=["solve", str(FILMS), QUESTION])
+    found = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=True)
+    assert found.stderr == "numpy"
+
+
+def test_every_command_has_help_with_an_example() -> None:
+    listed = run("--help").stdout
+    commands = [
+        "import",
+        "export",
+        "info",
+        "solve",
+        "draw",
+        "translate",
+        "sample",
+        "queries",
+        "verify",
+        "hardness",
+    ]
+    for command in commands:
+        assert command in listed
+        shown = run(command, "--help")
+        assert shown.returncode == 0
+        assert f"example:\n  clmpt {command}" in shown.stdout
+
+
+def test_a_closed_pipe_is_no_error(films: str) -> None:
+    clmpt = Path(sys.executable).with_name("clmpt")
+    shell = f"{clmpt} solve {films} '?x : \"starred in\"(?x, ?y)' | head -n 1"
+    found = subprocess.run(
+        shell, shell=True, capture_output=True, text=True, env=os.environ, check=False
+    )
+    assert found.stdout == "Ayako Wakao\n"
+    assert found.stderr == ""

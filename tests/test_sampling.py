@@ -1,0 +1,174 @@
+"""Sampled queries keep the protocol, for the named shapes and for any other."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from clmpt.errors import SamplingError
+from clmpt.graph.builder import GraphBuilder
+from clmpt.graph.knowledge_graph import KnowledgeGraph
+from clmpt.graph.query_store import QueryGroup
+from clmpt.logic.formula import Id, Query, Variable, conjunction
+from clmpt.logic.shapes import EPFO, NEGATION, SHAPES, shape
+from clmpt.symbolic.query_text import instantiate
+from clmpt.symbolic.sampling import Protocol, sample
+from clmpt.symbolic.solver import solve
+from strategies import graphs
+
+TRAIN = Protocol(("train",), ("train",))
+TEST = Protocol(("train",), ("train", "test"))
+
+
+def random_graph(both_directions: bool, seed: int = 0) -> KnowledgeGraph:
+    """Forty entities and five relations, dense enough for every shape."""
+    rng = np.random.default_rng(seed)
+    builder = GraphBuilder()
+    for split, count in (("train", 400), ("test", 60)):
+        for head, relation, tail in rng.integers((40, 5, 40), size=(count, 3)).tolist():
+            builder.add(split, f"e{head}", f"r{relation}", f"e{tail}")
+            if both_directions:
+                builder.add(split, f"e{tail}", f"r{relation}'", f"e{head}")
+    return builder.build()
+
+
+def queries_of(group: QueryGroup, graph: KnowledgeGraph) -> list[Query]:
+    return [
+        instantiate(group.template, group.entities[n], group.relations[n], len(graph.relations))
+        for n in range(len(group))
+    ]
+
+
+@pytest.mark.parametrize("name", SHAPES)
+@pytest.mark.parametrize("both_directions", [False, True])
+def test_every_shape_keeps_the_protocol(name: str, both_directions: bool) -> None:
+    graph = random_graph(both_directions)
+    group = sample(shape(name), graph, TEST, 60, seed=1)
+    assert len(group) == 60
+    asked = queries_of(group, graph)
+    assert len({str(query) for query in asked}) == 60, "a query came twice"
+    for number, query in enumerate(asked):
+        easy, full = solve(query, graph.view("train")), solve(query, graph)
+        assert set(group.easy[number].tolist()) == easy
+        assert set(group.hard[number].tolist()) == full - easy
+        assert full - easy, "no hard answer"
+
+
+@pytest.mark.parametrize("name", [*EPFO, *NEGATION])
+def test_training_queries_have_answers_and_no_hard_ones(name: str) -> None:
+    graph = random_graph(both_directions=True)
+    group = sample(shape(name), graph, TRAIN, 40, seed=1)
+    assert len(group) == 40
+    assert (group.easy.counts > 0).all()
+    assert group.hard.counts.sum() == 0
+    if graph.has_both_directions:
+        assert (group.relations < len(graph.relations)).all()
+
+
+@pytest.mark.parametrize("name", NEGATION)
+def test_each_negation_removes_something(name: str) -> None:
+    graph = random_graph(both_directions=False)
+    for query in queries_of(sample(shape(name), graph, TRAIN, 40, seed=2), graph):
+        (pattern,) = query.patterns
+        without = Query(query.free, conjunction(list(pattern.atoms)))
+        assert pattern.absent
+        assert solve(query, graph.view("train")) < solve(without, graph.view("train"))
+
+
+def test_chains_never_turn_back_by_the_relation_they_came() -> None:
+    for both_directions in (False, True):
+        graph = random_graph(both_directions)
+        half = len(graph.relations)
+        group = sample(shape("3p"), graph, TRAIN, 500, seed=3)
+        for row in group.relations.tolist():
+            for came, goes in ((row[0], row[1]), (row[1], row[2])):
+                if both_directions:
+                    assert graph.inverse_ids[came] != goes
+                else:
+                    assert (came + half) % (2 * half) != goes
+
+
+def test_no_atom_is_intersected_with_itself_and_order_does_not_make_a_query_new() -> None:
+    graph = random_graph(both_directions=False)
+    group = sample(shape("2i"), graph, TRAIN, 3000, seed=4)
+    pairs = list(zip(group.entities.tolist(), group.relations.tolist(), strict=True))
+    atoms = [tuple(zip(entities, relations, strict=True)) for entities, relations in pairs]
+    assert all(one != other for one, other in atoms)
+    assert len({frozenset(both) for both in atoms}) == len(atoms)
+
+
+def test_a_single_atom_is_enumerated_to_the_last() -> None:
+    graph = random_graph(both_directions=True).view("train")
+    keys = {(h, r) for h, r, _ in graph.triples().tolist()}
+    group = sample(shape("1p"), graph, TRAIN, 10**6, seed=0)
+    found = set(zip(group.entities[:, 0].tolist(), group.relations[:, 0].tolist(), strict=True))
+    assert found == keys
+
+
+def test_when_there_are_no_more_fewer_come_back() -> None:
+    graph = KnowledgeGraph.from_triples([("a", "r", "b"), ("b", "r", "c")])
+    facts = Protocol(("facts",), ("facts",))
+    group = sample(shape("2p"), graph, facts, 100, seed=0)
+    # r(a, x) & r(x, y) gives c, and the same backwards gives a; there is nothing else.
+    assert len(group) == 2
+    assert len(sample(shape("3i"), graph, facts, 100, seed=0)) == 0
+
+
+def test_the_cap_bounds_the_hard_answers() -> None:
+    graph = random_graph(both_directions=False)
+    capped = sample(shape("2p"), graph, Protocol(("train",), ("train", "test"), 2), 50, seed=5)
+    assert capped.hard.counts.max() <= 2
+    capped = sample(shape("2p"), graph, Protocol(("train",), ("train",), 3), 50, seed=5)
+    assert capped.easy.counts.max() <= 3
+
+
+def test_the_seed_alone_decides() -> None:
+    graph = random_graph(both_directions=False)
+    one = sample(shape("pin"), graph, TEST, 700, seed=7)
+    same = sample(shape("pin"), graph, TEST, 700, seed=7, workers=2)
+    other = sample(shape("pin"), graph, TEST, 700, seed=8)
+    assert np.array_equal(one.entities, same.entities)
+    assert np.array_equal(one.relations, same.relations)
+    assert np.array_equal(one.hard.entities, same.hard.entities)
+    assert not np.array_equal(one.entities, other.entities)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "?y : $r1($s1, ?x) & $r2(?x, ?y) & $r3($s1, ?y)",  # a cycle through a constant
+        "?y : $r(?x, ?y) & $r(?y, ?x) & $q($s, ?x)",  # one relation in both places
+        "?y : r0($s1, ?x) & $r(?x, ?y)",  # a relation that is fixed
+        "?y : $r(e3, ?x) & $q(?x, ?y) & !$p(?y, $s)",  # an entity that is fixed
+        "?y : $r($s, ?y) & $q($t, ?x)",  # a part of its own
+        "?y : $r($s, ?y) & !exists ?x ($q(?x, ?y) & $p($t, ?x)) & !$o(?y, $u)",
+        "?y : $r($s, ?y) & $q($s, ?y)",  # one entity in both places
+    ],
+)
+def test_any_line_of_text_is_a_shape(text: str) -> None:
+    graph = random_graph(both_directions=False)
+    group = sample(shape(text), graph, TRAIN, 30, seed=9)
+    assert len(group) == 30
+    for number, query in enumerate(queries_of(group, graph)):
+        bound = graph.bind(query)
+        assert set(group.easy[number].tolist()) == solve(bound, graph.view("train"))
+
+
+def test_shapes_without_placeholders_are_refused() -> None:
+    with pytest.raises(SamplingError, match="no placeholders"):
+        sample(shape("?y : r(a, ?y)"), random_graph(False), TRAIN, 1, seed=0)
+
+
+@settings(max_examples=30, suppress_health_check=[HealthCheck.too_slow])
+@given(graphs(splits=("train", "test")), st.sampled_from([*SHAPES]), st.integers(0, 5))
+def test_no_graph_is_too_odd_to_sample_from(graph: KnowledgeGraph, name: str, seed: int) -> None:
+    group = sample(shape(name), graph, TEST, 5, seed)
+    assert (group.hard.counts > 0).all()
+
+
+def test_instantiating_puts_inverses_the_right_way_round() -> None:
+    query = instantiate(shape("1p"), np.array([4]), np.array([7]), 5)
+    (atom,) = query.patterns[0].atoms
+    assert (atom.relation, atom.head, atom.tail) == (Id(2), Variable("y"), Id(4))
