@@ -33,7 +33,7 @@ from clmpt.logic.formula import (
 Nested: TypeAlias = Any  # a tuple of tuples and ints (a query) or letters (a structure)
 
 UNION, NEGATION = -1, -2
-_DEEPEST = 20
+_DEEPEST, _LARGEST = 10, 200
 _LETTERS = frozenset("rnu")
 
 Branch: TypeAlias = tuple[Formula, list[Variable]]  # a formula and the variables it hides
@@ -52,13 +52,25 @@ def structure_of(nested: Nested) -> Nested:
 def _letters(part: Nested, depth: int) -> Nested:
     _check_tuple(part, depth)
     return tuple(
-        "e"
+        _entity_letter(inner)
         if isinstance(inner, int)
-        else tuple({UNION: "u", NEGATION: "n"}.get(number, "r") for number in inner)
+        else tuple(map(_operation_letter, inner))
         if _is_operations(inner)
         else _letters(inner, depth + 1)
         for inner in part
     )
+
+
+def _entity_letter(number: int) -> str:
+    if number < 0:
+        raise _not_betae(number)
+    return "e"
+
+
+def _operation_letter(number: Any) -> str:
+    if not isinstance(number, int) or number < NEGATION:
+        raise _not_betae(number)
+    return {UNION: "u", NEGATION: "n"}.get(number, "r")
 
 
 def template_of(structure: Nested) -> Query:
@@ -235,7 +247,10 @@ def _append(nested: Nested, operation: int) -> Nested:
 
 def _number(symbol: Symbol | Variable) -> int:
     if not isinstance(symbol, Id):
-        raise _no_tuple("its names are not yet resolved to ids by a graph")
+        raise UnsupportedQuery(
+            "The query has no BetaE tuple: its names are not yet resolved to ids",
+            "Say which graph's ids to use (--graph FOLDER, or graph.bind in Python)",
+        )
     return symbol.number
 
 
@@ -246,7 +261,7 @@ def _is_operations(part: Nested) -> bool:
 
 
 def _check_tuple(part: Nested, depth: int) -> None:
-    if not isinstance(part, tuple) or len(part) < 2 or depth > _DEEPEST:
+    if not isinstance(part, tuple) or not 2 <= len(part) <= _LARGEST or depth > _DEEPEST:
         raise _not_betae(part)
 
 

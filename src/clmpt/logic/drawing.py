@@ -12,7 +12,7 @@ from html import escape
 from itertools import groupby
 
 from clmpt.logic.formula import Atom, Query, Term, Variable
-from clmpt.logic.normal_form import Pattern, variables_in
+from clmpt.logic.normal_form import Pattern, all_variables
 from clmpt.logic.printing import symbol_text, term_text
 
 # --- text -----------------------------------------------------------------------------------------
@@ -35,21 +35,29 @@ def draw_text(query: Query) -> str:
 class _Tree:
     def __init__(self, pattern: Pattern, seen: set[Term] | None = None) -> None:
         self.edges = [(atom, False) for atom in pattern.atoms]
-        self.groups = []
+        self.groups: list[Pattern] = []
         for absent in pattern.absent:
             if absent.variables:
                 self.groups.append(absent)
             else:
                 self.edges += [(atom, True) for atom in absent.atoms]
-        self.seen = seen or set()
+        self.seen = set(seen or ())
 
     def lines(self, root: Term) -> Iterator[str]:
         yield term_text(root)
         yield from self.below(root)
-        while self.edges:  # what no path connects with the root
+        yield from self.apart()
+
+    def apart(self) -> Iterator[str]:
+        """What no path connects with the root."""
+        while self.edges:
             start = self.edges[0][0].head
             yield f"and  {term_text(start)}"
             yield from self.below(start)
+        while self.groups:
+            line, inside = self.group(self.groups.pop(0), None)
+            yield f"and  {line}"
+            yield from ("     " + below for below in inside)
 
     def below(self, node: Term) -> list[str]:
         """The branches at a node, each with what hangs on it."""
@@ -58,17 +66,22 @@ class _Tree:
         while mine := [e for e in self.edges if node in (e[0].head, e[0].tail)]:
             self.edges.remove(mine[0])
             branches.append(self.branch(node, *mine[0]))
-        for group in [g for g in self.groups if node in variables_in(g.atoms)]:
+        for group in [g for g in self.groups if node in all_variables(g)]:
             self.groups.remove(group)
-            names = " ".join(f"?{variable.name}" for variable in group.variables)
-            inner = _Tree(group, self.seen - set(group.variables))
-            branches.append((f"✗─ there is no {names} with", inner.below(node)))
+            branches.append(self.group(group, node))
         found = []
         for number, (line, inside) in enumerate(branches):
             last = number == len(branches) - 1
             found.append(("└" if last else "├") + line)
             found += [("   " if last else "│  ") + below for below in inside]
         return found
+
+    def group(self, group: Pattern, node: Term | None) -> tuple[str, list[str]]:
+        """A part that must not hold, seen from a node that it speaks of, if there is one."""
+        names = " ".join(f"?{variable.name}" for variable in group.variables)
+        inner = _Tree(group, self.seen - set(group.variables))
+        inside = inner.below(node) if node else []
+        return f"✗─ there is no {names} with", [*inside, *inner.apart()]
 
     def branch(self, node: Term, atom: Atom, negated: bool) -> tuple[str, list[str]]:
         forward = atom.head == node

@@ -170,6 +170,7 @@ class Query:
     def __post_init__(self) -> None:
         _check_size(self.body, self.limits)
         _check_names(self)
+        object.__setattr__(self, "body", _simple(self.body))
         while isinstance(self.body, Exists) and self.free not in self.body.variables:
             object.__setattr__(self, "body", self.body.body)
         _ = self.patterns  # a query that has no safe normal form is refused when it is made
@@ -260,6 +261,17 @@ def children(formula: Formula) -> tuple[Formula, ...]:
     return formula.parts if isinstance(formula, And | Or) else (formula.body,)
 
 
+def _simple(formula: Formula) -> Formula:
+    """The same with two negations in a row cancelled, as the printed text would be read."""
+    if isinstance(formula, Atom):
+        return formula
+    if isinstance(formula, Not):
+        return negate(_simple(formula.body))
+    if isinstance(formula, Exists):
+        return Exists(formula.variables, _simple(formula.body))
+    return type(formula)(tuple(_simple(part) for part in formula.parts))
+
+
 def _check_names(query: Query) -> None:
     """Variables and placeholders must be words, or their text would not parse back."""
     words = [query.free, *(end for atom in atoms(query.body) for end in (atom.head, atom.tail))]
@@ -281,11 +293,11 @@ def _check_size(body: Formula, limits: Limits) -> None:
         if depth > limits.depth:
             raise QueryTooLarge(
                 f"The query is nested more than {limits.depth} deep",
-                "Write it with fewer parentheses, or raise the limit",
+                "Write it with fewer parentheses",
             )
         if found > limits.atoms:
             raise QueryTooLarge(
                 f"The query has more than {limits.atoms} atoms",
-                "Ask it in parts, or raise the limit",
+                "Ask it in parts, or allow more (--max-atoms, or Limits in Python)",
             )
         stack.extend((child, depth + 1) for child in children(formula))

@@ -147,7 +147,7 @@ class _Normaliser:
             raise QueryTooLarge(
                 f"The query has more than {self.limits.disjuncts} alternatives once every 'or' is "
                 "moved outwards",
-                "Ask its alternatives one by one, or raise the limit",
+                "Ask them one by one, or allow more (--max-alternatives, or Limits in Python)",
             )
 
     def fresh(self, variable: Variable) -> Variable:

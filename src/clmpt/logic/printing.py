@@ -24,20 +24,25 @@ from clmpt.logic.formula import (
 NAME_START, NAME_MORE, NAME_END = r"[\w/+@-]", r"[\w/+@.:'*%~=-]", r"[\w/+@'*%~=-]"
 BARE_NAME = rf"{NAME_START}(?:{NAME_MORE}*{NAME_END})?"
 IRI_BODY = r"[A-Za-z][A-Za-z0-9+.-]*:[^\s<>\"{}|^`\\]*"
+_PLAIN = r"(?:[^\s<>\"{}|^`\\\[\]%\x00-\x20\x7f-\x9f]|%[0-9A-Fa-f]{2})"
+_ABSOLUTE = (
+    rf"[A-Za-z][A-Za-z0-9+.-]*://(?:(?![:/?#@]){_PLAIN})+(?::[0-9]+)?(?:[/?#]{_PLAIN}*)?"
+    rf"|urn:[A-Za-z0-9][A-Za-z0-9-]{{1,31}}:{_PLAIN}+"
+)
 KEYWORDS = frozenset({"and", "or", "not", "exists"})
 
-_BARE, _IRI = re.compile(BARE_NAME), re.compile(IRI_BODY)
+_BARE, _IRI = re.compile(BARE_NAME), re.compile(_ABSOLUTE)
 
 
 def is_iri(text: str) -> bool:
-    """Whether a name is an absolute IRI, by its looks: a scheme, '//' or 'urn:', no blanks."""
-    return ("://" in text or text.startswith("urn:")) and _IRI.fullmatch(text) is not None
+    """Whether a name is an absolute IRI that every RDF tool would accept: scheme://… or urn:…"""
+    return _IRI.fullmatch(text) is not None
 
 
 def name_text(text: str) -> str:
     if is_iri(text):
         return f"<{text}>"
-    if _BARE.fullmatch(text) and text.lower() not in KEYWORDS:
+    if _BARE.fullmatch(text) and text.casefold() not in KEYWORDS:
         return text
     return json.dumps(text, ensure_ascii=False)
 

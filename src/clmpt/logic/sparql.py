@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import count, product
 from typing import Any
@@ -48,7 +49,8 @@ PREFIXES = {
 
 # What an algebra node or expression is called in a query, and the way out.
 _REFUSED = {
-    "LeftJoin": ("OPTIONAL", "Leave it out: what is optional changes no answer"),
+    "LeftJoin": ("OPTIONAL", "Leave it out, or ask for it without OPTIONAL"),
+    "Slice": ("LIMIT", "Inside a group it cannot be; limit the whole query"),
     "Extend": ("BIND", "Ask for the variable itself"),
     "Group": ("GROUP BY", "Ask without aggregates and count the answers"),
     "AggregateJoin": (
@@ -121,15 +123,14 @@ class _Source:
             )
         if deepest > DEEPEST:
             raise QueryTooLarge(f"The query is nested more than {DEEPEST} deep", "Flatten it")
-        self.refuse_other_forms()
-
         logging.getLogger("rdflib").addHandler(logging.NullHandler())  # it mutters about odd IRIs
         from pyparsing import ParseException
         from rdflib.plugins.sparql.algebra import translateQuery
         from rdflib.plugins.sparql.parser import parseQuery
 
         try:
-            return translateQuery(parseQuery(self.text), initNs=PREFIXES).algebra
+            with _literals_as_written():
+                return translateQuery(parseQuery(self.text), initNs=PREFIXES).algebra
         except ParseException as error:
             found = self.text[error.loc : error.loc + 12].split() or ["the end"]
             raise QuerySyntaxError(
@@ -138,22 +139,16 @@ class _Source:
                 Position(error.lineno, error.column),
             ) from None
         except RecursionError:
-            raise QueryTooLarge("The query is nested too deep", "Flatten it") from None
+            raise QueryTooLarge("The query is too long or nested too deep", "Shorten it") from None
         except Exception as error:  # rdflib raises bare Exception and many others on bad input
             raise QuerySyntaxError(f"This is no SPARQL: {_first_line(error)}") from None
 
-    def refuse_other_forms(self) -> None:
-        for word in ("CONSTRUCT", "DESCRIBE", "ASK", "INSERT", "DELETE", "LOAD", "CLEAR", "DROP"):
-            if re.match(rf"\s*(?:(?:PREFIX|BASE)\b[^{{]*?)?\b{word}\b", self.code, re.IGNORECASE):
-                raise UnsupportedQuery(
-                    f"{word} is not answered here", "Use SELECT with one variable", self.find(word)
-                )
-        if match := re.search(r"\bFROM\b", self.code, re.IGNORECASE):
-            raise UnsupportedQuery(
-                "FROM is not answered here",
-                "Choose the graph by its folder",
-                self.at(match.start()),
-            )
+    @property
+    def selects_all(self) -> bool:
+        first = re.search(
+            r"(?<![?$:\w])SELECT\b(?:\s+DISTINCT|\s+REDUCED)?\s*(\*)?", self.code, re.I
+        )
+        return bool(first and first[1])
 
     def find(self, pattern: str) -> Position | None:
         match = re.search(rf"\b(?:{pattern})\b", self.code, re.IGNORECASE)
@@ -199,6 +194,19 @@ class _Translator:
         self.blank: dict[str, Variable] = {}
 
     def query(self, node: Any) -> Query:
+        if node.name != "SelectQuery":
+            word = str(node.name).removesuffix("Query").upper()
+            raise UnsupportedQuery(
+                f"{word} is not answered here",
+                "Use SELECT with one variable",
+                self.source.find(word),
+            )
+        if node.datasetClause is not None:
+            raise UnsupportedQuery(
+                "FROM is not answered here",
+                "Choose the graph by its folder",
+                self.source.find(r"(?<![?$:])FROM"),
+            )
         node, limit = node.p, None
         while node.name in ("Slice", "Distinct", "Reduced"):
             if node.name == "Slice":
@@ -207,7 +215,7 @@ class _Translator:
         if node.name != "Project":
             raise self.refusal(node)
         alternatives = self.group(node.p, frozenset())
-        free = self.free(node)
+        free = self.free(node, alternatives)
         formulas = [alternative.formula for alternative in alternatives]
         if None in formulas:
             raise UnsafeQuery("The query has a group without any triple pattern", "Add one")
@@ -221,8 +229,11 @@ class _Translator:
             )
         return None if node.length is None else int(node.length)
 
-    def free(self, node: Any) -> Variable:
+    def free(self, node: Any, alternatives: list[_Alternative]) -> Variable:
         wanted = [_variable(variable) for variable in node.PV]
+        if self.source.selects_all:  # rdflib's list then has variables of MINUS and EXISTS as well
+            bound = frozenset[Variable]().union(*(one.bound for one in alternatives))
+            wanted = [variable for variable in wanted if variable in bound]
         if len(wanted) == 1:
             return Variable(wanted[0].name, self.source.find(rf"(?<=\?){wanted[0].name}"))
         names = " ".join(f"?{variable.name}" for variable in wanted) or "none"
@@ -248,13 +259,13 @@ class _Translator:
                 for one in self.group(node.p, visible)
             ]
         if node.name == "Minus":
-            removed = self.group(node.p2, frozenset())
-            return [self.without(one, removed) for one in self.group(node.p1, visible)]
+            removed = self.group(node.p2, visible)
+            return [self.without(one, removed, visible) for one in self.group(node.p1, visible)]
         if node.name in ("ToMultiSet", "Distinct", "Reduced"):
             return self.group(node.p, visible)
         if node.name == "Project":
             kept = frozenset(_variable(variable) for variable in node.PV)
-            return [_hide(one, one.bound - kept) for one in self.group(node.p, visible)]
+            return [_hide(one, one.bound - kept) for one in self.group(node.p, visible & kept)]
         raise self.refusal(node)
 
     def pairs(self, left: list[_Alternative], right: list[_Alternative]) -> list[_Alternative]:
@@ -269,14 +280,16 @@ class _Translator:
         if alternatives > self.limits.disjuncts:
             raise QueryTooLarge(
                 f"The query has more than {self.limits.disjuncts} alternatives",
-                "Ask them one by one, or raise the limit",
+                "Ask them one by one, or allow more (--max-alternatives, or Limits in Python)",
             )
 
-    def without(self, one: _Alternative, removed: list[_Alternative]) -> _Alternative:
+    def without(
+        self, one: _Alternative, removed: list[_Alternative], visible: frozenset[Variable]
+    ) -> _Alternative:
         """MINUS: a removed solution must share a variable, or it removes nothing."""
         for other in removed:
             if other.formula is not None and one.bound & other.bound:
-                absent = _hide(other, other.bound - one.bound).formula
+                absent = _hide(other, other.bound - one.bound - visible).formula
                 assert absent is not None
                 one = one.both(_Alternative(negate(absent)))
         return one
@@ -361,7 +374,7 @@ class _Translator:
         if isinstance(term, URIRef):
             return self.symbol(str(term))
         if isinstance(term, Literal):
-            return Name(term.n3())
+            return Name(_literal_text(term))
         raise UnsupportedQuery(
             f"'{term}' is neither a variable, a literal nor an IRI", "Use an IRI"
         )
@@ -383,6 +396,29 @@ class _Translator:
             match = re.search(rf"\b(?:{words})\b", self.source.code, re.IGNORECASE)
             word = match[0].upper() if match else word
         return UnsupportedQuery(f"{word} is not answered here", way_out, place)
+
+
+@contextmanager
+def _literals_as_written() -> Iterator[None]:
+    """rdflib would turn 042 into 42 and so ask for another literal than the graph has."""
+    import rdflib
+
+    before, rdflib.NORMALIZE_LITERALS = rdflib.NORMALIZE_LITERALS, False
+    try:
+        yield
+    finally:
+        rdflib.NORMALIZE_LITERALS = before
+
+
+def _literal_text(literal: Any) -> str:
+    """A literal as the reader of RDF files names it."""
+    import pyoxigraph as ox
+
+    if literal.language:
+        return str(ox.Literal(str(literal), language=literal.language.lower()))
+    if literal.datatype:
+        return str(ox.Literal(str(literal), datatype=ox.NamedNode(str(literal.datatype))))
+    return str(ox.Literal(str(literal)))
 
 
 def _variable(variable: Any) -> Variable:
