@@ -8,7 +8,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from clmpt.errors import SamplingError
-from clmpt.graph.builder import GraphBuilder
 from clmpt.graph.knowledge_graph import KnowledgeGraph
 from clmpt.graph.query_store import QueryGroup
 from clmpt.logic.formula import Id, Query, Variable, conjunction
@@ -17,21 +16,10 @@ from clmpt.symbolic.query_text import instantiate
 from clmpt.symbolic.sampling import Protocol, sample
 from clmpt.symbolic.solver import solve
 from strategies import graphs
+from toy import random_graph
 
 TRAIN = Protocol(("train",), ("train",))
 TEST = Protocol(("train",), ("train", "test"))
-
-
-def random_graph(both_directions: bool, seed: int = 0) -> KnowledgeGraph:
-    """Forty entities and five relations, dense enough for every shape."""
-    rng = np.random.default_rng(seed)
-    builder = GraphBuilder()
-    for split, count in (("train", 400), ("test", 60)):
-        for head, relation, tail in rng.integers((40, 5, 40), size=(count, 3)).tolist():
-            builder.add(split, f"e{head}", f"r{relation}", f"e{tail}")
-            if both_directions:
-                builder.add(split, f"e{tail}", f"r{relation}'", f"e{head}")
-    return builder.build()
 
 
 def queries_of(group: QueryGroup, graph: KnowledgeGraph) -> list[Query]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from clmpt.graph.builder import GraphBuilder
 from clmpt.graph.knowledge_graph import KnowledgeGraph
 
@@ -32,6 +34,18 @@ def films() -> KnowledgeGraph:
         for line in text.split("\n"):
             if line:
                 builder.add(split, *line.split())
+    return builder.build()
+
+
+def random_graph(both_directions: bool, seed: int = 0) -> KnowledgeGraph:
+    """Forty entities and five relations, dense enough for every shape."""
+    rng = np.random.default_rng(seed)
+    builder = GraphBuilder()
+    for split, count in (("train", 400), ("test", 60)):
+        for head, relation, tail in rng.integers((40, 5, 40), size=(count, 3)).tolist():
+            builder.add(split, f"e{head}", f"r{relation}", f"e{tail}")
+            if both_directions:
+                builder.add(split, f"e{tail}", f"r{relation}'", f"e{head}")
     return builder.build()
 
 

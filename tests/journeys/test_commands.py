@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from clmpt.cli.main import main
+from clmpt.logic.shapes import SHAPES
 
 FILMS = Path(__file__).parents[2] / "examples" / "films.tsv"
 QUESTION = '?who : directed("Kenji Mizoguchi", ?film) & "starred in"(?who, ?film)'
@@ -150,7 +151,7 @@ def test_a_killed_sampling_goes_on_and_ends_the_same(films: str, tmp_path: Path)
 def test_ctrl_c_stops_cleanly(films: str, tmp_path: Path) -> None:
     out = tmp_path / "q.queries"
     command = [str(Path(sys.executable).with_name("clmpt")), "sample", films, "--out", str(out)]
-    shapes = ["--shapes", *["1p", "2p", "3p", "pin"] * 40, "--count", "100000"]
+    shapes = ["--shapes", *SHAPES, "--count", "100000"]
     process = subprocess.Popen([*command, *shapes], stderr=subprocess.PIPE, text=True)
     while process.poll() is None and not (tmp_path / "q.queries.partial" / "1.queries").exists():
         time.sleep(0.01)

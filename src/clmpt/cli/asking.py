@@ -7,17 +7,18 @@ import sys
 import time
 from pathlib import Path
 
-from clmpt.cli.output import say, show_json, show_table
+from clmpt.cli.output import clean, say, show_json, show_table
 from clmpt.errors import DataError
-from clmpt.logic.formula import Query
+from clmpt.logic.formula import Limits, Query
 from clmpt.logic.parser import parse
 from clmpt.logic.shapes import SHAPES, shape
 
 
-def read_query(text: str) -> Query:
-    if text == "-":
-        text = sys.stdin.read()
-    return shape(text) if text in SHAPES else parse(text)
+def read_query(options: argparse.Namespace) -> Query:
+    text = sys.stdin.read().strip() if options.query == "-" else options.query
+    if text in SHAPES:
+        return shape(text)
+    return parse(text, Limits(atoms=options.max_atoms, disjuncts=options.max_alternatives))
 
 
 def solve_query(options: argparse.Namespace) -> None:
@@ -25,7 +26,7 @@ def solve_query(options: argparse.Namespace) -> None:
     from clmpt.graph.benchmarks import open_graph
     from clmpt.symbolic.solver import solve
 
-    query = read_query(options.query)
+    query = read_query(options)
     graph = chosen_view(open_graph(options.folder), options.split)
     started = time.perf_counter()
     found = solve(query, graph)
@@ -49,7 +50,7 @@ def solve_query(options: argparse.Namespace) -> None:
         return
     if not sys.stdout.isatty():
         for label, name, _ in shown:
-            say(label if label == name else f"{label}\t{name}")
+            say(clean(label) if label == name else f"{clean(label)}\t{clean(name)}")
         return
     labelled = any(label != name for label, name, _ in shown)
     headers = ["answer", "name"] if labelled else ["answer"]
@@ -63,7 +64,7 @@ def solve_query(options: argparse.Namespace) -> None:
 def draw(options: argparse.Namespace) -> None:
     from clmpt.logic.drawing import draw_svg, draw_text
 
-    query = read_query(options.query)
+    query = read_query(options)
     if options.svg:
         path = Path(options.svg)
         if path.exists():
@@ -84,7 +85,7 @@ def translate(options: argparse.Namespace) -> None:
     from clmpt.logic.betae import to_betae
     from clmpt.logic.sparql import sparql_text
 
-    query, inverse = read_query(options.query), None
+    query, inverse = read_query(options), None
     if options.graph:
         from clmpt.graph.benchmarks import open_graph
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import shutil
 import time
+import zlib
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -20,6 +22,7 @@ from clmpt.graph.query_store import QueryGroup, QuerySet
 from clmpt.graph.storage import open_json, save_json
 from clmpt.logic.formula import Query
 from clmpt.logic.shapes import name_of, shape
+from clmpt.symbolic.grounding import Grounder
 from clmpt.symbolic.hardness import hard_answer_counts
 from clmpt.symbolic.query_text import read_json_lines, write_json_lines
 from clmpt.symbolic.sampling import Protocol, Sampler
@@ -35,6 +38,8 @@ def sample_queries(options: argparse.Namespace) -> None:
     graph = open_graph(options.folder)
     protocol = _protocol(graph, options)
     wanted = [_wanted(text, options.count) for text in options.shapes]
+    if len({template for template, _ in wanted}) < len(wanted):
+        raise SamplingError("A shape is listed twice.")
     about = {
         "graph": graph.fingerprint,
         "seed": options.seed,
@@ -43,6 +48,9 @@ def sample_queries(options: argparse.Namespace) -> None:
         "max_answers": protocol.max_answers,
         "version": __version__,
     }
+    for template, _ in wanted:
+        Grounder(template, graph.view(*protocol.full))  # refuses what cannot be sampled
+    about["edges"] = zlib.crc32(graph.index.neighbours_X.tobytes())
     parts = _Parts(out, {**about, "shapes": [[str(query), count] for query, count in wanted]})
     workers = options.workers or os.cpu_count() or 1
     groups = []
@@ -90,8 +98,13 @@ class _Parts:
         return self.folder / f"{number}.queries"
 
     def load(self, number: int) -> QueryGroup | None:
-        path = self.path(number)
-        return QuerySet.open(path).groups[0] if path.exists() else None
+        if not self.path(number).exists():
+            return None
+        try:
+            (group,) = QuerySet.open(self.path(number)).groups
+        except (DataError, ValueError):
+            raise DataError(f"'{self.folder}' is damaged. Remove it to start anew.") from None
+        return group
 
     def save(self, number: int, group: QueryGroup) -> None:
         QuerySet((group,)).save(self.path(number))
@@ -103,7 +116,7 @@ class _Parts:
 def _wanted(text: str, count: int) -> tuple[Query, int]:
     name, equals, number = text.partition("=")
     if equals and ":" not in text:
-        if not number.isdigit():
+        if not re.fullmatch(r"[0-9]{1,12}", number):
             raise SamplingError(f"'{text}' should be NAME=COUNT, such as 2p=1000.")
         return shape(name), int(number)
     return shape(text), count
@@ -112,8 +125,8 @@ def _wanted(text: str, count: int) -> tuple[Query, int]:
 def _protocol(graph: KnowledgeGraph, options: argparse.Namespace) -> Protocol:
     split = options.split or graph.splits[0]
     graph.view(split)  # refuses one that is not there
-    observed = tuple(name for name in OBSERVED.get(split, (split,)) if name in graph.splits)
-    full = tuple(name for name in FULL.get(split, (split,)) if name in graph.splits)
+    observed, full = OBSERVED.get(split, (split,)), FULL.get(split, (split,))
+    graph.view(*full)
     held_out = set(full) != set(observed)
     return Protocol(observed, full, options.max_answers or (_MAX_HARD if held_out else 0))
 
@@ -138,6 +151,9 @@ def queries(options: argparse.Namespace) -> None:
     else:
         found = QuerySet.open(source)
     _check_graph(found, graph, source)
+    for group in found.groups if graph else ():
+        assert graph is not None
+        group.check(len(graph.entities), 2 * len(graph.relations))
     if options.out:
         out = Path(options.out)
         if out.exists():
@@ -178,9 +194,7 @@ def _show_groups(
         show_table(f"{len(queries):,} queries in {path}", headers, rows)
     for group, (_, count) in zip(queries.groups, wanted or [], strict=False):
         if len(group) < count:
-            tell(
-                f"{group.name}: only {len(group):,} of {count:,} were found; the graph has no more."
-            )
+            tell(f"{group.name}: only {len(group):,} of {count:,}; more are too rare, or none.")
 
 
 def verify(options: argparse.Namespace) -> int:
@@ -232,21 +246,16 @@ def show_hardness(options: argparse.Namespace) -> None:
         for group in read_queries(folder, split):
             if not len(group.hard.entities):
                 continue
-            full = graph.view(*(name for name in FULL[split] if name in graph.splits))
-            observed = tuple(name for name in OBSERVED[split] if name in graph.splits)
-            counts, all_missing = hard_answer_counts(group, full, observed)
-            shares = [f"{100 * count / counts.sum():.1f}%" for count in counts[1:4]]
-            shares += [""] * (3 - len(shares))
-            rows.append((split, group.name, int(counts.sum()), *shares, all_missing))
-    headers = [
-        "split",
-        "shape",
-        "hard answers",
-        "1 missing",
-        "2 missing",
-        "3 missing",
-        "all missing",
-    ]
+            group.check(len(graph.entities), len(graph.relations))
+            full = graph.view(*FULL[split])
+            counts, all_missing = hard_answer_counts(group, full, OBSERVED[split])
+            total = max(int(counts.sum()), 1)
+            shares = [f"{100 * count / total:.1f}%" for count in counts[1:].tolist()]
+            rows.append((split, group.name, int(counts.sum()), all_missing, *shares))
+    most = max((len(row) for row in rows), default=4)
+    rows = [(*row, *[""] * (most - len(row))) for row in rows]
+    headers = ["split", "shape", "hard answers", "all missing"]
+    headers += [f"{number} missing" for number in range(1, most - 3)]
     if options.json:
         show_json(
             {

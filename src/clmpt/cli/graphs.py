@@ -25,6 +25,10 @@ def import_graph(options: argparse.Namespace) -> None:
     folders = [source for source in options.sources if Path(source).is_dir()]
     if folders and len(options.sources) > 1:
         raise DataError(f"'{folders[0]}' is a folder; a folder is imported alone.")
+    if folders and (options.labels or options.columns or options.delimiter or options.literals):
+        raise DataError(
+            "--labels, --columns, --delimiter and --literals are for files, not folders."
+        )
     if folders:
         graph, summary = open_graph(folders[0]), ImportSummary()
         summary.labels = _count_labels(graph)
@@ -41,6 +45,8 @@ def import_graph(options: argparse.Namespace) -> None:
     seconds = time.perf_counter() - started
     document = {**_counts(graph), "files": summary.files, "seconds": round(seconds, 2)}
     document |= {"labels": summary.labels, "literals left out": summary.literals}
+    if summary.headers:
+        document["header skipped in"] = ", ".join(summary.headers)
     if summary.quoted:
         document["statements about statements left out"] = summary.quoted
     if options.json:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import sys
 from collections.abc import Callable, Sequence
 from importlib import import_module
+from io import TextIOWrapper
 from typing import NoReturn
 
 from clmpt import __version__
@@ -27,18 +29,34 @@ class _Parser(argparse.ArgumentParser):
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs a command. 0: done; 1: a check did not hold; 2: bad input; 130: stopped by Ctrl-C."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(
+                errors="replace"
+            )  # a terminal that lacks a sign still shows the rest
     options = _parser().parse_args(arguments)
     try:
         return int(_command(options.run)(options) or 0)
     except ClmptError as error:
-        sys.stderr.write(f"clmpt: {error}\n")
-        return 2
+        return _refused(str(error))
     except KeyboardInterrupt:
         sys.stderr.write("clmpt: stopped.\n")
         return 130
     except BrokenPipeError:  # whoever read our output has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    except OSError as error:
+        what = f"'{error.filename}': " if error.filename else ""
+        return _refused(f"{what}{error.strerror or error}.")
+    except MemoryError:
+        return _refused("There is not enough memory for this.")
+
+
+def _refused(reason: str) -> int:
+    from clmpt.cli.output import clean
+
+    sys.stderr.write(f"clmpt: {clean(reason)}\n")
+    return 2
 
 
 def _command(path: str) -> Callable[[argparse.Namespace], int | None]:
@@ -114,7 +132,7 @@ def _graph_commands(command: _Adder) -> None:
         "clmpt info films",
     )
     _folder(info)
-    info.add_argument("--top", type=int, default=10, metavar="N", help="relations to list")
+    info.add_argument("--top", type=_count, default=10, metavar="N", help="relations to list")
 
 
 def _asking_commands(command: _Adder) -> None:
@@ -167,7 +185,9 @@ def _benchmark_commands(command: _Adder) -> None:
         help="a name, NAME=COUNT or a formula",
     )
     sample.add_argument("--count", type=_count, default=1000, metavar="N", help="queries per shape")
-    sample.add_argument("--seed", type=int, default=0, metavar="S")
+    sample.add_argument(
+        "--seed", type=_seed, default=0, metavar="S", help="same seed, same queries"
+    )
     sample.add_argument(
         "--out", required=True, metavar="FILE", help="ends in .jsonl for JSON lines"
     )
@@ -214,6 +234,14 @@ def _folder(parser: argparse.ArgumentParser) -> None:
 
 def _query(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("query", metavar="QUERY", help="formula, SPARQL or BetaE tuple; - reads it")
+    parser.add_argument("--max-atoms", type=_count, default=64, metavar="N", help="refuse larger")
+    parser.add_argument(
+        "--max-alternatives",
+        type=_count,
+        default=128,
+        metavar="N",
+        help="refuse more 'or' branches",
+    )
 
 
 def _split(parser: argparse.ArgumentParser) -> None:
@@ -221,6 +249,12 @@ def _split(parser: argparse.ArgumentParser) -> None:
 
 
 def _count(text: str) -> int:
-    if not text.isdigit() or int(text) < 1:
+    if not re.fullmatch(r"[0-9]{1,12}", text) or int(text) < 1:
         raise argparse.ArgumentTypeError(f"'{text}' is not a number from 1 on")
+    return int(text)
+
+
+def _seed(text: str) -> int:
+    if not re.fullmatch(r"[0-9]{1,18}", text):
+        raise argparse.ArgumentTypeError(f"'{text}' is not a number from 0 on")
     return int(text)

@@ -13,7 +13,7 @@ def show_table(title: str, headers: Sequence[str], rows: Sequence[Sequence[objec
     """A drawn table on a terminal; otherwise one line a row with tabs, headers first."""
     if not sys.stdout.isatty():
         for row in (headers, *rows):
-            sys.stdout.write("\t".join(str(cell) for cell in row) + "\n")
+            sys.stdout.write("\t".join(clean(str(cell)) for cell in row) + "\n")
         return
     from rich.console import Console
     from rich.table import Table
@@ -24,7 +24,7 @@ def show_table(title: str, headers: Sequence[str], rows: Sequence[Sequence[objec
         numeric = bool(rows) and all(_is_numeric(row[number]) for row in rows)
         table.add_column(header, justify="right" if numeric else "left", overflow="fold")
     for row in rows:
-        table.add_row(*(Text(_cell(cell)) for cell in row))
+        table.add_row(*(Text(clean(_cell(cell))) for cell in row))
     console = Console()
     if title:
         console.print(Text(title, style="bold"))
@@ -37,6 +37,11 @@ def _is_numeric(cell: object) -> bool:
 
 def _cell(cell: object) -> str:
     return f"{cell:,}" if isinstance(cell, int) and not isinstance(cell, bool) else str(cell)
+
+
+def clean(text: str) -> str:
+    """Names come from strangers: line breaks and control codes are shown, not obeyed."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def show_json(document: Any) -> None:

@@ -5,6 +5,7 @@ Ids are kept as they are. Pickles are read by an unpickler that knows plain cont
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Collection, Sequence
 from itertools import chain
@@ -35,7 +36,7 @@ FULL = {"train": ("train",), "valid": ("train", "valid"), "test": SPLITS}
 def open_graph(path: str | Path) -> KnowledgeGraph:
     """A graph from whatever is there: a stored graph, a benchmark folder, or a file of triples."""
     path = Path(path)
-    if path.is_file():
+    if os.path.isfile(path):  # unlike Path.is_file it has no errors of its own
         return read_graph([path])[0]
     if (path / "graph.json").exists():
         return KnowledgeGraph.open(path)
@@ -43,7 +44,7 @@ def open_graph(path: str | Path) -> KnowledgeGraph:
         return _read_lmpnn_graph(path)
     if _name_file(path, "ent"):
         return _read_betae_graph(path)
-    if path.is_dir():
+    if os.path.isdir(path):
         endings = {*TEXT_SUFFIXES, *RDF_SUFFIXES}
         files = [
             file
@@ -73,14 +74,20 @@ def _names(folder: Path, kind: str) -> list[str]:
     if path is None:
         raise DataError(f"'{folder}' has no file id2{kind}.pkl with the names of its ids.")
     if path.suffix == ".tsv":
-        table: Any = {int(number): name for number, name in read_labels(path)}
+        rows = list(read_labels(path))
+        table: Any = {
+            int(number): name for number, name in rows if number.isascii() and number.isdigit()
+        }
     else:
         table = load_plain_pickle(path)
         if path.name.endswith("2id.pkl") and isinstance(table, dict):
             table = {number: name for name, number in table.items()}
-    if not isinstance(table, dict) or sorted(table) != list(range(len(table))):
+    if not isinstance(table, dict) or set(table) != set(range(len(table))):
         raise DataError(f"'{path}' does not map the ids 0, 1, 2, … to names.")
-    return [str(table[number]) for number in range(len(table))]
+    names = [table[number] for number in range(len(table))]
+    if not all(isinstance(name, str) for name in names):
+        raise DataError(f"'{path}' has a name that is not text.")
+    return names
 
 
 def _read_betae_graph(folder: Path) -> KnowledgeGraph:
@@ -96,9 +103,11 @@ def _read_betae_graph(folder: Path) -> KnowledgeGraph:
 
 
 def _id_rows(path: Path) -> npt.NDArray[np.int32]:
+    if not path.read_bytes().strip():
+        return np.empty((0, 3), np.int32)
     try:
         rows = np.loadtxt(path, np.int32, ndmin=2)
-    except ValueError as error:
+    except (ValueError, OverflowError) as error:
         raise DataError(f"'{path}' does not hold three ids a line ({error}).") from None
     if rows.shape[1:] != (3,):
         raise DataError(f"'{path}' does not hold three ids a line.")
@@ -134,8 +143,12 @@ def read_queries(folder: str | Path, split: str) -> list[QueryGroup]:
     if not all(isinstance(table, dict) for table in (queries, *sets)):
         raise DataError(f"'{path}' or its answers are not BetaE's: expected dictionaries.")
     try:
-        return [_betae_group(structure, list(asked), sets) for structure, asked in queries.items()]
-    except (TypeError, ValueError, KeyError, QueryError) as error:
+        return [
+            _betae_group(structure, list(asked), sets)
+            for structure, asked in queries.items()
+            if asked
+        ]
+    except (TypeError, ValueError, KeyError, OverflowError, QueryError) as error:
         raise DataError(f"'{path}' or its answers are not BetaE's ({error}).") from None
 
 
@@ -143,9 +156,9 @@ def _betae_group(
     structure: Nested, asked: list[Nested], sets: Sequence[dict[Any, Any]]
 ) -> QueryGroup:
     template, kinds = template_of(structure), np.array(kinds_of(structure))
-    numbers = np.array([numbers_of(query) for query in asked], np.int32).reshape(len(asked), -1)
-    if numbers.shape[1] != len(kinds) or any(structure_of(q) != structure for q in asked):
+    if any(structure_of(query) != structure for query in asked):
         raise ValueError(f"a query does not have the structure {structure} that it is filed under")
+    numbers = np.array([numbers_of(query) for query in asked], np.int32)
     easy = _answer_sets([sets[0][query] for query in asked])
     hard = _answer_sets([sets[1][query] if len(sets) > 1 else () for query in asked])
     return QueryGroup(
@@ -205,18 +218,21 @@ def _token_rows(path: Path, builder: GraphBuilder) -> npt.NDArray[np.int32]:
                 named = all(cell in ids for cell, ids in zip(cells, maps, strict=True))
                 pairs = zip(cells, maps, strict=True)
                 rows.append([ids[cell] if named else int(cell) for cell, ids in pairs])
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, OverflowError) as error:
         raise DataError(
             f"'{path}', line {len(rows) + 1}: expected three names or ids ({error})."
         ) from None
-    return np.array(rows, np.int32).reshape(-1, 3)
+    try:
+        return np.array(rows, np.int32).reshape(-1, 3)
+    except OverflowError:
+        raise DataError(f"'{path}' holds an id that is too large.") from None
 
 
 def _read_qaa(path: Path) -> list[QueryGroup]:
     document = open_json(path)
     try:
         return [_qaa_group(formula, entries) for formula, entries in document.items() if entries]
-    except (KeyError, TypeError, ValueError, AttributeError, IndexError, QueryError) as error:
+    except (LookupError, TypeError, ValueError, AttributeError, OverflowError, QueryError) as error:
         raise DataError(f"'{path}' is not a query file of LMPNN's form ({error}).") from None
 
 

@@ -27,8 +27,8 @@ class GraphBuilder:
     """Collects triples split by split; ids follow first appearance unless names are given first."""
 
     def __init__(self, entities: Iterable[str] = (), relations: Iterable[str] = ()) -> None:
-        self.entity_ids = {name: number for number, name in enumerate(entities)}
-        self.relation_ids = {name: number for number, name in enumerate(relations)}
+        self.entity_ids = _numbered(entities)
+        self.relation_ids = _numbered(relations)
         self.labels: dict[str, str] = {}
         self.rows: dict[str, array[int]] = {}
         self.blocks: dict[str, list[npt.NDArray[np.int32]]] = {}
@@ -78,5 +78,18 @@ class GraphBuilder:
 
     def _vocabulary(self, kind: str, ids: dict[str, int]) -> Vocabulary:
         labels = [self.labels.get(name) or self.label_of(name) for name in ids]
-        table = NameTable.of(labels) if any(labels) else None
+        try:
+            table = NameTable.of(labels) if any(labels) else None
+            NameTable.of(name for name in ids if not name.isascii())
+        except UnicodeEncodeError as error:
+            raise DataError(f"{error.object!r} is no text: half a surrogate pair.") from None
         return Vocabulary(kind, NameTable.of(ids), table)
+
+
+def _numbered(names: Iterable[str]) -> dict[str, int]:
+    ids: dict[str, int] = {}
+    for name in names:
+        if name in ids:
+            raise DataError(f"The name '{name}' is given to two ids; each needs one of its own.")
+        ids[name] = len(ids)
+    return ids

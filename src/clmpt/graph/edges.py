@@ -46,6 +46,21 @@ class EdgeIndex:
     def triples(self) -> int:
         return len(self.neighbours_X) // 2
 
+    @property
+    def is_sound(self) -> bool:
+        """Whether the numbers are such as `build_index` makes; arrays from strangers may not be."""
+        keys, offsets, neighbours = self.keys_K1, self.offsets_K2, self.neighbours_X
+        return (
+            bool((np.diff(keys) > 0).all())
+            and int(keys[0]) >= 0
+            and (len(keys) == 1 or int(keys[-2]) < 2 * self.relations * self.entities)
+            and int(offsets[0]) == 0
+            and bool((np.diff(offsets) >= 0).all())
+            and int(neighbours.min(initial=0)) >= 0
+            and (not len(neighbours) or int(neighbours.max()) < self.entities)
+            and bool((self.splits_X != 0).all())
+        )
+
     def inverse(self, relation_N: Ints) -> Ints:
         """The same relations read the other way."""
         return (relation_N + self.relations) % (2 * self.relations)

@@ -17,8 +17,12 @@ from clmpt.graph.readers import LABEL, local_name
 from clmpt.graph.storage import new_file
 from clmpt.logic.formula import Name
 from clmpt.logic.iris import iri_of
+from clmpt.logic.printing import is_iri
 
-_LITERAL = re.compile(r'"(?:[^"\\\n\r]|\\.)*"(?:@[A-Za-z0-9-]+|\^\^<[^<>"{}|^`\\\s]*>)?')
+_LITERAL = re.compile(
+    r'"(?:[^"\\\n\r]|\\[tbnrf"\'\\]|\\u[0-9A-Fa-f]{4})*"'
+    r"(?:@[A-Za-z]+(?:-[A-Za-z0-9]+)*|\^\^<([^<>]*)>)?"
+)
 _ROWS = 100_000
 
 
@@ -66,7 +70,8 @@ def _ntriples(graph: KnowledgeGraph, file: TextIO) -> None:
     subjects = np.zeros(len(graph.entities), np.bool_)
     subjects[graph.triples()[:, 0]] = True
     entities = [
-        _term(name, bool(subjects[number])) for number, name in enumerate(graph.entities.names)
+        _term(name, not subjects[number] and graph.entities.label(number) != name)
+        for number, name in enumerate(graph.entities.names)
     ]
     relations = [f"<{iri_of(Name(name))}>" for name in graph.relations.names]
     for rows in _rows(graph):
@@ -78,10 +83,12 @@ def _ntriples(graph: KnowledgeGraph, file: TextIO) -> None:
                 file.write(f"{terms[number]} <{LABEL}> {_quoted(label)} .\n")
 
 
-def _term(name: str, is_subject: bool) -> str:
+def _term(name: str, may_be_literal: bool) -> str:
+    """A term of N-Triples. Only a literal that was imported as one has a label of its own."""
     if re.fullmatch(r"_:b\d+", name):
         return name
-    if not is_subject and _LITERAL.fullmatch(name):
+    literal = _LITERAL.fullmatch(name) if may_be_literal else None
+    if literal and (literal[1] is None or is_iri(literal[1])):
         return name
     return f"<{iri_of(Name(name))}>"
 

@@ -13,13 +13,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from clmpt.errors import AmbiguousName, DataError, UnknownName, UnknownSplit
+from clmpt.errors import AmbiguousName, DataError, QueryError, UnknownName, UnknownSplit
 from clmpt.graph.edges import NO_KEY, EdgeIndex, Ints
 from clmpt.graph.names import NameTable
 from clmpt.graph.storage import new_folder, open_array, open_json, save_array, save_json
 from clmpt.logic.formula import Id, Name, Placeholder, Query, Symbol
 
 FORMAT = "clmpt graph 1"
+CHECKED_EDGES = 2**24  # up to so many, opening looks at every number; beyond, only at the sizes
 _LISTED = 5  # how many candidates an ambiguous label shows
 
 
@@ -45,7 +46,10 @@ class Vocabulary:
                 raise UnknownName(self.kind, f"#{symbol.number}")
             return symbol.number
         if isinstance(symbol, Placeholder):
-            raise UnknownName(self.kind, f"${symbol.name}")
+            raise QueryError(
+                f"The placeholder ${symbol.name} has no value",
+                "A shape is no question yet: put names in the places of its placeholders",
+            )
         found = self.names.find(symbol.text)
         if not found and self.labels:
             found = self.labels.find(symbol.text) if symbol.text else []
@@ -276,7 +280,7 @@ def _open_table(folder: Path, stem: str) -> NameTable:
         open_array(folder, f"{stem}_offsets", "i"),
         open_array(folder, f"{stem}_order", "i"),
     )
-    if len(table.offsets) != len(table) + 1 or table.offsets[-1] != len(table.bytes_):
+    if len(table.offsets) != len(table) + 1 or not table.is_sound:
         raise DataError(f"The names in '{folder}' do not fit together. Import the graph again.")
     return table
 
@@ -308,6 +312,14 @@ def _opened(folder: Path, about: dict[str, Any]) -> KnowledgeGraph:
     if not fits:
         raise DataError(f"The arrays in '{folder}' do not fit together. Import the graph again.")
     splits = tuple(str(name) for name in about["splits"])
+    inverse = open_array(folder, "inverse", "i")
+    small = len(index.neighbours_X) <= CHECKED_EDGES
+    if (
+        not 1 <= len(splits) <= 8
+        or len(inverse) != len(relations)
+        or (small and not index.is_sound)
+    ):
+        raise DataError(f"The arrays in '{folder}' do not fit together. Import the graph again.")
     graph = KnowledgeGraph(entities, relations, index, splits, splits)
-    graph.__dict__["inverse_ids"] = open_array(folder, "inverse", "i")
+    graph.__dict__["inverse_ids"] = inverse
     return graph

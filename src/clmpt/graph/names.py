@@ -35,16 +35,29 @@ class NameTable:
     def __len__(self) -> int:
         return len(self.order)
 
+    @property
+    def is_sound(self) -> bool:
+        """Whether the numbers are such as `of` makes; names from strangers may not be."""
+        return (
+            self.offsets[0] == 0
+            and self.offsets[-1] == len(self.bytes_)
+            and bool((np.diff(self.offsets) >= 0).all())
+            and (
+                not len(self)
+                or (int(self.order.min()), int(self.order.max())) == (0, len(self) - 1)
+            )
+        )
+
     def raw(self, number: int) -> bytes:
         return self.bytes_[self.offsets[number] : self.offsets[number + 1]].tobytes()
 
     def __getitem__(self, number: int) -> str:
-        return self.raw(number).decode()
+        return self.raw(number).decode(errors="replace")
 
     def __iter__(self) -> Iterator[str]:
         blob, offsets = self.bytes_.tobytes(), self.offsets.tolist()
         for start, stop in pairwise(offsets):
-            yield blob[start:stop].decode()
+            yield blob[start:stop].decode(errors="replace")
 
     def find(self, text: str) -> list[int]:
         """The ids with exactly this text."""

@@ -44,6 +44,12 @@ class AnswerSets:
         return (self[query] for query in range(len(self)))
 
     @property
+    def is_sound(self) -> bool:
+        """Whether the offsets rise from zero to the end."""
+        ends = self.offsets[[0, -1]].tolist()
+        return ends == [0, len(self.entities)] and bool((self.counts >= 0).all())
+
+    @property
     def counts(self) -> Ints:
         return np.diff(self.offsets)
 
@@ -91,6 +97,22 @@ class QueryGroup:
     def __len__(self) -> int:
         return len(self.entities)
 
+    def check(self, entities: int, relations: int) -> None:
+        """Refuses ids that a graph of this size does not have."""
+        answers = (self.easy.entities, self.hard.entities)
+        for kind, found, limit in (
+            ("entity", [self.entities, *answers], entities),
+            ("relation", [self.relations], relations),
+        ):
+            for ids in found:
+                low, high = int(ids.min(initial=0)), int(ids.max(initial=0))
+                if low < 0 or (ids.size and high >= limit):
+                    bad = low if low < 0 else high
+                    raise DataError(
+                        f"A query or answer of shape {self.name} has the {kind} id {bad}; the "
+                        f"graph has {limit:,}, from 0 on. Is it the right graph?"
+                    )
+
 
 @dataclass(frozen=True)
 class QuerySet:
@@ -127,7 +149,10 @@ class QuerySet:
             return cls(groups, dict(about["about"]))
         except OSError as error:
             raise DataError(f"'{path}' cannot be read: {error.strerror or error}.") from None
-        except (KeyError, TypeError, ValueError, QueryError, struct.error, RecursionError) as error:
+        except (
+            *(LookupError, TypeError, ValueError, AttributeError, RecursionError),
+            *(QueryError, struct.error),
+        ) as error:
             raise DataError(
                 f"'{path}' is not a query file, or is damaged ({error}). "
                 "Make one with 'clmpt sample'."
@@ -192,7 +217,8 @@ def _group(number: int, listed: dict[str, str], arrays: dict[str, npt.NDArray[An
     fits = (
         group.entities.shape == (len(group), len(entity_names))
         and group.relations.shape == (len(group), len(relation_names))
-        and all(len(s) == len(group) and s.offsets[-1] == len(s.entities) for s in sets)
+        and all(len(s) == len(group) and s.is_sound for s in sets)
+        and min(group.entities.min(initial=0), group.relations.min(initial=0)) >= 0
     )
     if not fits:
         raise ValueError("its arrays do not fit together")

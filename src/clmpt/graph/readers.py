@@ -7,6 +7,7 @@ import gzip
 import io
 import itertools
 import re
+import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -63,6 +64,7 @@ class ImportSummary:
     literals: int = 0
     labels: int = 0
     quoted: int = 0
+    headers: list[str] = field(default_factory=list)
 
 
 @dataclass
@@ -162,12 +164,12 @@ def _lines(text: io.TextIOWrapper, path: Path) -> Iterator[str]:
     try:
         for number, line in enumerate(text, 1):  # noqa: B007
             yield line
-    except UnicodeDecodeError:
+    except UnicodeError:
         raise DataError(
             f"'{path}' is not {text.encoding.removesuffix('-sig')} text (after line {number}). "
             "If it is text in another encoding, name it: --encoding latin-1"
         ) from None
-    except (EOFError, OSError, gzip.BadGzipFile) as error:
+    except (EOFError, OSError, zlib.error) as error:
         raise DataError(f"'{path}' cannot be read to its end: {error}.") from None
 
 
@@ -175,7 +177,12 @@ def _read_text(
     text: io.TextIOWrapper, path: Path, usual: str | None, split: str, job: _Import
 ) -> None:
     lines = _lines(text, path)
-    first = next((line for line in lines if line.strip()), "")
+    blank = 0
+    first = ""
+    for first in lines:
+        if first.strip():
+            break
+        blank, first = blank + 1, ""
     if not first:
         raise DataError(f"'{path}' is empty.")
     if "\0" in first:
@@ -187,23 +194,26 @@ def _read_text(
     reader = (
         csv.reader(rows, delimiter=delimiter, quoting=csv.QUOTE_NONE)
         if delimiter == "\t"
-        else csv.reader(rows, delimiter=delimiter)
+        else csv.reader(rows, delimiter=delimiter, strict=True)
     )
     columns = job.options.columns
     try:
         for number, row in enumerate(reader):
             if number == 0:
-                names = _header_columns(row)
-                columns = columns or names or (0, 1, 2)
-                if job.options.header if job.options.header is not None else names:
+                named = None if job.options.header is False else _header_columns(row)
+                columns = columns or named or (0, 1, 2)
+                if job.options.header or named:
+                    job.summary.headers.append(str(path))
                     continue
             if not row or row == [""]:
                 continue
-            job.builder.add(split, *_cells(row, columns, path, reader.line_num, job.options))
+            job.builder.add(
+                split, *_cells(row, columns, path, blank + reader.line_num, job.options)
+            )
             if number % 100_000 == 0:
                 job.progress(_rows(job.builder))
     except csv.Error as error:
-        raise DataError(f"'{path}', line {reader.line_num}: {error}.") from None
+        raise DataError(f"'{path}', line {blank + reader.line_num}: {error}.") from None
 
 
 def _cells(
@@ -214,7 +224,7 @@ def _cells(
     options: TextOptions,
 ) -> tuple[str, str, str]:
     assert columns is not None
-    if len(row) != 3 and not (options.columns and len(row) > max(columns)):
+    if len(row) <= max(columns) or (len(row) != 3 and not options.columns):
         hint = (
             "Choose three of them with --columns, for example --columns 1,2,3."
             if len(row) > 3
@@ -233,10 +243,11 @@ def _header_columns(row: list[str]) -> tuple[int, int, int] | None:
     """Where head, relation and tail are, if the first row is a header that says so."""
     cells = [cell.strip().lower() for cell in row]
     found = [[at for at, cell in enumerate(cells) if cell in names] for names in _HEADERS]
-    if all(found):
-        head, relation, tail = (at[0] for at in found)
-        return (head, relation, tail) if len({head, relation, tail}) == 3 else None
-    return None
+    letters = sorted(cell for cell in cells if len(cell) == 1)
+    if not all(found) or (letters and letters not in (["h", "r", "t"], ["o", "p", "s"])):
+        return None  # single letters may well be names
+    head, relation, tail = (at[0] for at in found)
+    return (head, relation, tail) if len({head, relation, tail}) == 3 else None
 
 
 def _guess_delimiter(line: str) -> str:
@@ -287,7 +298,7 @@ def _read_rdf(raw: IO[bytes], path: Path, form: str, split: str, job: _Import) -
         raise DataError(
             f"'{path}'{where} is not {form.replace('_', '-').title()}: {error.msg}."
         ) from None
-    except (OSError, ValueError, EOFError) as error:
+    except (OSError, ValueError, EOFError, zlib.error) as error:
         raise DataError(f"'{path}' cannot be read to its end: {error}.") from None
     job.builder.blank_nodes += len(names)
 

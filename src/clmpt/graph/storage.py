@@ -78,9 +78,9 @@ def open_array(folder: Path, name: str, kind: str, dimensions: int = 1) -> npt.N
         array: npt.NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
     except (OSError, ValueError, EOFError, SyntaxError) as error:
         raise DataError(
-            f"'{path}' is missing or damaged ({error}). Import the graph again."
+            f"'{path}' is missing or damaged ({_plain(error)}). Import the graph again."
         ) from None
-    if array.dtype.kind != kind or array.ndim != dimensions:
+    if not isinstance(array, np.ndarray) or array.dtype.kind != kind or array.ndim != dimensions:
         raise DataError(f"'{path}' does not hold what it should. Import the graph again.")
     return np.asarray(
         array
@@ -98,6 +98,11 @@ def open_json(path: Path) -> Any:
         return json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
         raise DataError(f"'{path}' is missing or damaged ({error}).") from None
+
+
+def _plain(error: Exception) -> str:
+    """Not numpy's own advice for pickled arrays: to trust the file."""
+    return "it holds objects" if "pickle" in str(error) else str(error)
 
 
 def cannot_write(path: Path, error: OSError) -> DataError:

@@ -18,7 +18,16 @@ import numpy as np
 from clmpt.errors import SamplingError
 from clmpt.graph.edges import AnyInts, Bools, Ints, expand
 from clmpt.graph.knowledge_graph import KnowledgeGraph
-from clmpt.logic.formula import Atom, Placeholder, Query, Symbol, Term, Variable, placeholders
+from clmpt.logic.formula import (
+    Atom,
+    Placeholder,
+    Query,
+    Symbol,
+    Term,
+    Variable,
+    atoms,
+    placeholders,
+)
 from clmpt.logic.normal_form import Pattern, all_variables, variables_in
 from clmpt.symbolic.engine import Batch, Engine
 from clmpt.symbolic.plan import planned, signature_of
@@ -57,6 +66,12 @@ class Grounder:
         )
         self.inhabited = np.flatnonzero(np.diff(self.starts))
         self.symmetries = symmetries(template)
+        for atom in atoms(template.body):  # names that the graph lacks are refused before any walk
+            for end in (atom.head, atom.tail):
+                if not isinstance(end, Variable | Placeholder):
+                    graph.entities.resolve(end)
+            if not isinstance(atom.relation, Placeholder):
+                graph.relations.resolve(atom.relation)
 
     @cached_property
     def middles(self) -> Ints:
@@ -92,7 +107,7 @@ class Grounder:
         """Up to `count` groundings: walks that fail are dropped, not tried again."""
         walk = _Walk(self, count, rng)
         walk.follow(self.positive, self.template.free)
-        walk.keep(~self.turns_back(walk))
+        walk.keep(~self.turns_back(walk, self.positive))
         for pattern in self.template.patterns:
             for absent in pattern.absent:
                 self.ground_absent(walk, pattern, absent)
@@ -100,7 +115,7 @@ class Grounder:
         found = Grounding(
             walk.columns(self.entity_names, "entity"), walk.columns(self.relation_names, "relation")
         )
-        return self.canonical(found)
+        return self.canonical(Grounding(found.entities, self.plain(found.relations)))
 
     def ground_absent(self, walk: _Walk, pattern: Pattern, absent: Pattern) -> None:
         """Chooses what must not hold so that it removes a match of the positive part."""
@@ -124,23 +139,24 @@ class Grounder:
         walk.keep(alive)
         start_at = outer[0] if outer else self.template.free
         walk.follow(_in_walking_order(list(_all_atoms(absent)), start_at), start_at)
+        walk.keep(~self.turns_back(walk, absent.atoms, outer))
         walk.restore()
 
     # --- what a good query is not -----------------------------------------------------------
 
-    def turns_back(self, walk: _Walk) -> Bools:
+    def turns_back(
+        self, walk: _Walk, steps_of: Sequence[Atom], outer: tuple[Variable, ...] = ()
+    ) -> Bools:
         """Whether a path steps back along the edge it came by.
 
         In a chain it is enough that the relation is the one just used, read the other way (as in
         BetaE); where branches meet, the step must also lead to the very entity it came from.
         """
         bad = np.zeros(len(walk), np.bool_)
-        for variable in variables_in(self.positive):
-            if variable == self.template.free:
+        for variable in variables_in(steps_of):
+            if variable == self.template.free or variable in outer:
                 continue
-            steps = [
-                walk.outward(a, variable) for a in self.positive if variable in (a.head, a.tail)
-            ]
+            steps = [walk.outward(a, variable) for a in steps_of if variable in (a.head, a.tail)]
             for (relation, end), (other_relation, other_end) in combinations(steps, 2):
                 same = self.plain(relation) == self.plain(other_relation)
                 bad |= same if len(steps) == 2 else same & (end == other_end)
@@ -149,11 +165,11 @@ class Grounder:
     def repeats_an_atom(self, walk: _Walk) -> Bools:
         """Whether two atoms that constrain the same variables have become one."""
         bad = np.zeros(len(walk), np.bool_)
-        atoms = [
+        every = [
             *self.positive,
             *(a for p in self.template.patterns for n in p.absent for a in n.atoms),
         ]
-        for one, other in combinations(dict.fromkeys(atoms), 2):
+        for one, other in combinations(dict.fromkeys(every), 2):
             for variable in {one.head, one.tail} & {other.head, other.tail}:
                 if isinstance(variable, Variable):
                     bad |= self.same_step(walk, one, other, variable)
@@ -179,7 +195,9 @@ class Grounder:
     # --- one form for queries that differ only in the order of their parts ------------------
 
     def canonical(self, found: Grounding) -> Grounding:
-        best = np.hstack([found.entities, found.relations])
+        """The least of all orders; rows whose parts are one and the same are dropped."""
+        given = best = np.hstack([found.entities, found.relations])
+        doubled = np.zeros(len(given), np.bool_)
         for entity_order, relation_order in self.symmetries:
             other = np.hstack([found.entities[:, entity_order], found.relations[:, relation_order]])
             differs = other != best
@@ -187,6 +205,8 @@ class Grounder:
             rows = np.arange(len(best))
             smaller = differs.any(axis=1) & (other[rows, first] < best[rows, first])
             best = np.where(smaller[:, None], other, best)
+            doubled |= (other == given).all(axis=1)
+        best = best[~doubled]
         split = len(self.entity_names)
         return Grounding(best[:, :split], best[:, split:])
 
@@ -218,11 +238,11 @@ class _Walk:
         chosen = start + (self.rng.random(len(start)) * (stop - start)).astype(np.int64)
         return chosen.astype(np.int64, copy=False)
 
-    def follow(self, atoms: list[Atom], first: Variable) -> None:
-        if first not in self.values and not any(self.known(a.head, a.tail) for a in atoms[:1]):
+    def follow(self, path: list[Atom], first: Variable) -> None:
+        if first not in self.values and not any(self.known(a.head, a.tail) for a in path[:1]):
             inhabited = self.grounder.inhabited
             self.values[first] = inhabited[self.rng.integers(len(inhabited), size=self.count)]
-        for atom in atoms:
+        for atom in path:
             self.step(atom)
 
     def known(self, *ends: Term) -> bool:
@@ -331,17 +351,17 @@ def _all_atoms(pattern: Pattern) -> Iterable[Atom]:
         yield from _all_atoms(absent)
 
 
-def _in_walking_order(atoms: list[Atom], first: Variable) -> list[Atom]:
+def _in_walking_order(unordered: list[Atom], first: Variable) -> list[Atom]:
     """Atoms so that each touches one before it: from fixed constants if any, else from `first`."""
     fixed = {
         end
-        for atom in atoms
+        for atom in unordered
         for end in (atom.head, atom.tail)
         if not isinstance(end, Variable | Placeholder)
     }
     reached: set[Term] = set(fixed) or {first}
     ordered: list[Atom] = []
-    waiting = list(atoms)
+    waiting = list(unordered)
     while waiting:
         touching = [atom for atom in waiting if {atom.head, atom.tail} & reached]
         atom = (touching or waiting)[0]

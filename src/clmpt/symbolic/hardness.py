@@ -91,6 +91,7 @@ def hard_answer_counts(
     codes = found.answers.owners * size + found.answers.entities
     wanted = group.hard.owners * size + group.hard.entities
     at = np.searchsorted(codes, wanted)
-    at = at[(at < len(codes)) & (codes[np.minimum(at, len(codes) - 1)] == wanted)]
+    at = at[at < len(codes)] if len(codes) else at[:0]
+    at = at[np.isin(codes[at], wanted)]
     longest = max(len(part.skeleton.edges) for part in compiled(group.template))
     return np.bincount(found.missing[at], minlength=longest + 1), int(found.all_missing[at].sum())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -22,11 +23,13 @@ from clmpt.logic.formula import (
     Placeholder,
     Query,
     Symbol,
+    Term,
+    atoms,
     map_atoms,
     placeholders,
 )
 from clmpt.logic.parser import parse
-from clmpt.logic.shapes import name_of
+from clmpt.logic.shapes import name_of, shape
 
 
 def instantiate(template: Query, entities: AnyInts, relations: AnyInts, inverse_from: int) -> Query:
@@ -76,6 +79,74 @@ def abstract(query: Query) -> tuple[Query, list[Symbol], list[Symbol]]:
     return template, entities, relations
 
 
+def fitted(
+    query: Query, shape_text: str | None, inverse_from: int
+) -> tuple[Query, list[int], list[int]]:
+    """A query over ids as a row of the shape it was written for, or of its own where none fits.
+
+    A shape's atom may stand the other way round in the query: then its relation is an inverse.
+
+    >>> from clmpt.logic.parser import parse_formula
+    >>> template, entities, relations = fitted(parse_formula("?y : #3(?y, #7)"), "1p", 10)
+    >>> print(template, entities, relations)
+    ?y : $r1($s1, ?y) [7] [13]
+    """
+    try:
+        template = shape(shape_text) if shape_text else None
+    except ClmptError:
+        template = None
+    if template is not None and (found := _fit(template, query, inverse_from)):
+        return template, *found
+    own, entities, relations = abstract(query)
+    return own, [_number(symbol) for symbol in entities], [_number(r) for r in relations]
+
+
+def _number(symbol: Symbol) -> int:
+    assert isinstance(symbol, Id), "names are resolved before"
+    return symbol.number
+
+
+def _fit(template: Query, query: Query, inverse_from: int) -> tuple[list[int], list[int]] | None:
+    values: dict[tuple[str, str], int] = {}
+    pairs = zip_longest(atoms(template.body), atoms(query.body))
+    for form, atom in pairs:
+        if form is None or atom is None:
+            return None
+        for head, tail, shift in (
+            (atom.head, atom.tail, 0),
+            (atom.tail, atom.head, inverse_from),
+        ):
+            relation = _number(atom.relation) + shift
+            found = _ends(form, head, tail)
+            if found is not None:
+                new = {("s", name): value for name, value in found.items()}
+                if isinstance(form.relation, Placeholder):
+                    new["r", form.relation.name] = relation
+                elif form.relation != atom.relation or shift:
+                    continue
+                if all(values.get(key, value) == value for key, value in new.items()):
+                    values.update(new)
+                    break
+        else:
+            return None
+    entity_names, relation_names = placeholders(template)
+    entities = [values["s", name] for name in entity_names]
+    relations = [values["r", name] for name in relation_names]
+    row = (np.array(entities), np.array(relations))
+    return (entities, relations) if instantiate(template, *row, inverse_from) == query else None
+
+
+def _ends(form: Atom, head: Term, tail: Term) -> dict[str, int] | None:
+    """The placeholders' values if an atom's ends fit a template's."""
+    found: dict[str, int] = {}
+    for wanted, given in ((form.head, head), (form.tail, tail)):
+        if isinstance(wanted, Placeholder) and isinstance(given, Id):
+            found[wanted.name] = given.number
+        elif wanted != given:
+            return None
+    return found
+
+
 def json_lines(queries: QuerySet, graph: KnowledgeGraph) -> Iterator[str]:
     """One JSON object a query: its shape, its formula in names, its answers in names."""
     for group in queries.groups:
@@ -118,12 +189,13 @@ def _read_line(
 ) -> None:
     try:
         document = json.loads(line)
-        template, entities, relations = abstract(parse(document["query"]))
+        query = graph.bind(parse(document["query"]))
+        template, entities, relations = fitted(query, document.get("shape"), len(graph.relations))
         row = (
-            [graph.entities.resolve(symbol) for symbol in entities],
-            [graph.relations.resolve(symbol) for symbol in relations],
+            entities,
+            relations,
             *(
-                sorted(graph.entities.resolve(Name(name)) for name in document.get(kind, []))
+                sorted({graph.entities.resolve(Name(name)) for name in document.get(kind, [])})
                 for kind in ("easy", "hard")
             ),
         )

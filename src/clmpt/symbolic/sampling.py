@@ -7,15 +7,21 @@ workers or on which of them was faster.
 
 from __future__ import annotations
 
+import os
+import signal
+import threading
+import time
 import zlib
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from multiprocessing import get_context
 
 import numpy as np
 import numpy.typing as npt
 
+from clmpt.errors import SamplingError
 from clmpt.graph.builder import no_progress
 from clmpt.graph.edges import Ints
 from clmpt.graph.knowledge_graph import KnowledgeGraph
@@ -85,8 +91,8 @@ class Sampler:
             self.pool = ProcessPoolExecutor(
                 self.workers,
                 mp_context=get_context("spawn"),
-                initializer=_remember_graph,
-                initargs=(self.graph,),
+                initializer=_start_worker,
+                initargs=(self.graph, os.getpid()),
             )
         else:
             _remember_graph(self.graph)
@@ -132,7 +138,12 @@ class Sampler:
                 while len(ahead) < self.workers + 1:
                     ahead.append(pool.submit(_work, template, protocol, seed, number))
                     number += 1
-                yield ahead.pop(0).result()
+                try:
+                    yield ahead.pop(0).result()
+                except BrokenProcessPool:
+                    raise SamplingError(
+                        "A worker process died, perhaps for lack of memory. Try --workers 1."
+                    ) from None
         finally:
             for future in ahead:
                 future.cancel()
@@ -144,6 +155,19 @@ _GRAPH: KnowledgeGraph | None = None
 def _remember_graph(graph: KnowledgeGraph) -> None:
     global _GRAPH
     _GRAPH = graph
+
+
+def _start_worker(graph: KnowledgeGraph, parent: int) -> None:
+    """Leaves Ctrl-C to the parent, and ends when the parent is gone."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_outlive_nobody, args=(parent,), daemon=True).start()
+    _remember_graph(graph)
+
+
+def _outlive_nobody(parent: int) -> None:
+    while os.getppid() == parent:
+        time.sleep(1)
+    os._exit(1)
 
 
 def _work(template: Query, protocol: Protocol, seed: int, chunk: int) -> _Accepted:

@@ -31,8 +31,8 @@ class Agreement:
 
 def verify_group(group: QueryGroup, graph: KnowledgeGraph, split: str) -> Agreement:
     """Recomputes a group's answers on what counts as observed, and as full, for `split`."""
-    observed = [name for name in OBSERVED[split] if name in graph.splits]
-    full = [name for name in FULL[split] if name in graph.splits]
+    group.check(len(graph.entities), len(graph.relations))
+    observed, full = OBSERVED[split], FULL[split]
     easy = solve_many(group.template, graph.view(*observed), group.entities, group.relations)
     answers = solve_many(group.template, graph.view(*full), group.entities, group.relations)
     hard = difference(answers, easy, len(graph.entities))
