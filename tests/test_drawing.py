@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 
 from clmpt.logic.drawing import draw_svg, draw_text
-from clmpt.logic.formula import Query
+from clmpt.logic.formula import Query, atoms
 from clmpt.logic.parser import parse_formula
 from clmpt.logic.shapes import SHAPES, shape
 from strategies import queries
@@ -34,6 +34,22 @@ def test_not_some_is_drawn_apart_from_some_not() -> None:
     some = draw_text(parse_formula("?y : r(a, ?y) & t(b, ?x) & !s(?x, ?y)"))
     assert "✗◀ s ─ ?x" in some
     assert "there is no" not in some
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "?y : r(a, ?y) & !exists ?z (s(b, ?z))",
+        "?y : r(a, ?y) & !exists ?z (s(b, ?z) & !t(?z, ?y))",
+        "?y : r(a, ?y) & !exists ?z (s(?y, ?z) & t(c, d))",
+        "?y : r(a, ?y) & s(b, ?x) & !exists ?z (t(?x, ?z) & !exists ?w (u(?w, ?z)))",
+    ],
+)
+def test_no_part_is_left_out_of_the_text(text: str) -> None:
+    query = parse_formula(text)
+    drawn = draw_text(query)
+    for atom in atoms(query.body):
+        assert f" {atom.relation.text} " in drawn
 
 
 def test_alternatives_and_cycles_are_drawn() -> None:

@@ -177,6 +177,31 @@ def test_damaged_folders_are_refused(tmp_path: Path, name: str, damage: str) -> 
 
 
 @pytest.mark.parametrize(
+    ("name", "at", "value"),
+    [
+        ("keys", 0, 10**15),
+        ("keys", 1, -5),
+        ("offsets", 1, 500),
+        ("neighbours", 0, 99),
+        ("neighbours", 0, -1),
+        ("splits", 0, 0),
+        ("entity_names_offsets", 1, 10**6),
+        ("entity_names_order", 0, 10**6),
+    ],
+)
+def test_wild_numbers_are_noticed_when_a_graph_opens(
+    tmp_path: Path, name: str, at: int, value: int
+) -> None:
+    films().save(tmp_path / "films")
+    path = tmp_path / "films" / f"{name}.npy"
+    array = np.load(path)
+    array[at] = value
+    np.save(path, array)
+    with pytest.raises(DataError, match="do not fit together"):
+        KnowledgeGraph.open(tmp_path / "films")
+
+
+@pytest.mark.parametrize(
     "text", ["", "{", "[]", '{"format": "other"}', '{"format": "clmpt graph 1"}']
 )
 def test_damaged_descriptions_are_refused(tmp_path: Path, text: str) -> None:

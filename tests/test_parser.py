@@ -143,6 +143,7 @@ def test_an_or_inside_a_negated_group_becomes_two_negated_groups() -> None:
         ("?y : r(a, ?y) & !exists ?x (!s(?x, ?y))", UnsafeQuery, 25, "No positive atom binds"),
         ("?y : r(a, ?y) & !exists ?x (s(b, ?y))", UnsafeQuery, 25, "never used"),
         ("?y : exists ?y (r(a, ?y))", UnsafeQuery, 1, "does not occur"),
+        ("?y : exists ?z . r(a, ?y)", UnsafeQuery, 13, "never used"),
         ("?y : r(#99999999999999999999, ?y)", QuerySyntaxError, 8, "too large"),
     ],
 )

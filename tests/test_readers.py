@@ -96,6 +96,20 @@ def test_delimited_text_of_every_kind(
     assert names(graph) == {("a", "r", "b"), ("b", "r", "c d")}
 
 
+def test_a_first_row_of_single_letters_is_data_unless_it_is_a_known_header(tmp_path: Path) -> None:
+    path = tmp_path / "x.tsv"
+    path.write_text("s\tr\to\nx\tr\ty\n")
+    assert read_graph([path])[0].index.triples == 2
+    path.write_text("t\tr\th\nx\tr\ty\n")
+    assert names(read_graph([path], options=TextOptions(header=False))[0]) == {
+        ("t", "r", "h"),
+        ("x", "r", "y"),
+    }
+    graph, summary = read_graph([path])
+    assert names(graph) == {("y", "r", "x")}
+    assert summary.headers == [str(path)]
+
+
 def test_other_encodings_can_be_named(tmp_path: Path) -> None:
     path = tmp_path / "x.tsv"
     path.write_bytes("é\tr\tß\n".encode("latin-1"))
@@ -140,12 +154,16 @@ def test_labels_come_from_a_table(tmp_path: Path) -> None:
         ("x.tsv", b"\x00\x01\x02\x03\xff", "not utf-8|not text"),
         ("x.tsv", b"\x80\x81" * 100, "not utf-8"),
         ("x.csv", b'a,r,"' + b"x" * 200_000, "field"),
+        ("x.csv", b'a,r,b\nc,r,"d\ne,r,f\n', "unexpected end of data"),
+        ("x.tsv", b"\n\na\tr\tb\nc\n", "line 4: 1 column"),
+        ("x.tsv.gz", gzip.compress(b"a\tr\tb\n", mtime=0)[:10] + b"\xff" * 40, "to its end"),
         ("x.tsv.gz", gzip.compress(b"a\tr\tb\n" * 1000, mtime=0)[:40], "cannot be read to its end"),
         ("x.bin", b"a\tr\tb", "no ending that says"),
         ("x.nt", b"<a> <b> nonsense", "line 1"),
         ("x.ttl", b"@prefix : <http://e/> . :a :b", "is not Turtle"),
         ("x.rdf", b"<rdf", "is not Rdf-Xml|cannot be read"),
         ("x.nt", b'<http://e/a> <http://e/r> "only a literal" .', "--literals"),
+        ("x.nt.gz", gzip.compress(b"<a> <b> <c> .", mtime=0)[:10] + b"\xff" * 40, "to its end"),
     ],
 )
 def test_wrong_files_are_told_apart(tmp_path: Path, name: str, data: bytes, words: str) -> None:
@@ -186,6 +204,29 @@ def test_names_that_tsv_cannot_hold_are_refused(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"Export to \.nt"):
         export_graph(graph, tmp_path / "x.tsv")
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        '"quoted"',
+        "http://exa[mple",
+        "http://x/%zz",
+        "http://ex.org:bad/",
+        "urn:clmpt:id:3",
+        '"t"^^<x>',
+    ],
+)
+def test_names_that_look_like_something_else_survive_n_triples(tmp_path: Path, name: str) -> None:
+    graph = KnowledgeGraph.from_triples([("a", "r", name), ("a", name, "b")])
+    export_graph(graph, tmp_path / "x.nt")
+    assert names(read_graph([tmp_path / "x.nt"])[0]) == names(graph)
+
+
+def test_columns_beyond_the_row_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "x.tsv").write_text("a\tr\tb\n")
+    with pytest.raises(DataError, match="3 column"):
+        read_graph([tmp_path / "x.tsv"], options=TextOptions(columns=(0, 1, 8)))
 
 
 def test_labels_and_literals_survive_n_triples(tmp_path: Path) -> None:

@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from clmpt.errors import DataError, UnsafePickle
 from clmpt.graph.safe_pickle import load_plain_pickle
@@ -74,6 +76,25 @@ def test_attacks_are_refused_and_run_nothing(
     assert not (tmp_path / MARK).exists()
 
 
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        (b"\x80\x04)" + b"\x85" * 3_000_000 + b".", "nested more than"),
+        (b"\x80\x04}" + b")" + b"\x85" * 3_000_000 + b"K\x01s.", "nested more than"),
+        (b"\x80\x04" + b"]" * 100_000 + b"a" * 99_999 + b".", "nested more than"),
+        (b"\x80\x04" + b"(" * 1_000_000 + b".", "nested more than"),
+        (b"\x80\x04K\x01r\x00\x00\x00\x04.", "numbers objects"),
+        (b"\x80\x04]q\x00" + b"h\x00\x85q\x00" * 1000 + b".", "nested more than"),
+    ],
+)
+def test_bombs_are_refused_before_they_are_built(tmp_path: Path, data: bytes, words: str) -> None:
+    """A tuple nested three million deep crashes Python itself when it is hashed."""
+    path = tmp_path / "bomb.pkl"
+    path.write_bytes(data)
+    with pytest.raises(UnsafePickle, match=words):
+        load_plain_pickle(path)
+
+
 def test_the_attacks_are_real(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With the ordinary unpickler they do run: what is refused above is worth refusing."""
     monkeypatch.chdir(tmp_path)
@@ -93,6 +114,28 @@ def test_plain_data_comes_through(tmp_path: Path) -> None:
             assert load_plain_pickle(path) == value
 
 
+PLAIN = st.recursive(
+    st.one_of(st.none(), st.booleans(), st.integers(), st.floats(allow_nan=False), st.text()),
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=4),
+        st.lists(inner, max_size=4).map(tuple),
+        st.dictionaries(st.one_of(st.integers(), st.text()), inner, max_size=4),
+        st.frozensets(st.one_of(st.integers(), st.text()), max_size=4),
+        st.sets(st.integers(), max_size=4),
+    ),
+    max_leaves=20,
+)
+
+
+@given(PLAIN, st.integers(0, pickle.HIGHEST_PROTOCOL))
+def test_any_plain_data_comes_through(
+    tmp_path_factory: pytest.TempPathFactory, value: Any, protocol: int
+) -> None:
+    path = tmp_path_factory.mktemp("plain") / "plain.pkl"
+    path.write_bytes(pickle.dumps(value, protocol))
+    assert load_plain_pickle(path) == value
+
+
 def test_refusals_name_what_was_asked_for(tmp_path: Path) -> None:
     path = tmp_path / "attack.pkl"
     path.write_bytes(attacks()["os.system"])
@@ -107,5 +150,5 @@ def test_refusals_name_what_was_asked_for(tmp_path: Path) -> None:
 def test_damaged_pickles_are_refused(tmp_path: Path, junk: bytes) -> None:
     path = tmp_path / "junk.pkl"
     path.write_bytes(junk)
-    with pytest.raises(DataError, match="damaged"):
+    with pytest.raises(DataError, match=r"damaged|refused"):
         load_plain_pickle(path)

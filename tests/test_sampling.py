@@ -78,6 +78,40 @@ def test_chains_never_turn_back_by_the_relation_they_came() -> None:
                     assert (came + half) % (2 * half) != goes
 
 
+def test_negated_chains_do_not_turn_back_either() -> None:
+    graph = random_graph(both_directions=False)
+    half = len(graph.relations)
+    for first, second, _ in sample(shape("pni"), graph, TRAIN, 300, seed=3).relations.tolist():
+        assert (first + half) % (2 * half) != second
+
+
+def test_a_shape_may_ask_for_one_relation_there_and_back() -> None:
+    graph = random_graph(both_directions=False)
+    beside = sample(shape("?y : $r($s, ?x) & $r(?y, ?x)"), graph, TRAIN, 50, seed=3)
+    assert len(beside) == 50
+    # Whoever stands beside is not merely the one we started from.
+    answers = zip(beside.entities[:, 0].tolist(), beside.easy, strict=True)
+    assert all(set(found.tolist()) - {start} for start, found in answers)
+
+
+def test_no_branch_is_intersected_with_itself() -> None:
+    graph = random_graph(both_directions=False)
+    twice = "?y : $r1($s1, ?a) & $r2(?a, ?y) & $r3($s2, ?b) & $r4(?b, ?y)"
+    group = sample(shape(twice), graph, TRAIN, 2000, seed=4)
+    for entities, relations in zip(group.entities.tolist(), group.relations.tolist(), strict=True):
+        assert (entities[0], relations[:2]) != (entities[1], relations[2:])
+
+
+def test_a_symmetric_relation_is_not_asked_twice() -> None:
+    pairs = [("a", "b"), ("c", "d"), ("e", "f")]
+    triples = [(x, "married", y) for pair in pairs for x, y in (pair, pair[::-1])]
+    graph = KnowledgeGraph.from_triples([*triples, ("a", "knows", "c")])
+    group = sample(shape("1p"), graph, Protocol(("facts",), ("facts",)), 100, seed=0)
+    asked = {str(query) for query in queries_of(group, graph)}
+    # Six people are married to one; a knows c, and c is known by a.
+    assert len(asked) == len(group) == 8
+
+
 def test_no_atom_is_intersected_with_itself_and_order_does_not_make_a_query_new() -> None:
     graph = random_graph(both_directions=False)
     group = sample(shape("2i"), graph, TRAIN, 3000, seed=4)

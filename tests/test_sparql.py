@@ -64,6 +64,40 @@ def test_minus_is_judged_branch_by_branch() -> None:
     assert query == parse_formula("?y : r(?y, ?z) & !t(?z, b) | s(?y, a)")
 
 
+def test_outer_variables_reach_a_minus_inside_exists() -> None:
+    query = parse_sparql("SELECT ?x { ?x :r ?y FILTER NOT EXISTS { ?y :s ?z MINUS { ?z :t ?x } } }")
+    assert query == parse_formula("?x : r(?x, ?y) & !exists ?z (s(?y, ?z) & !t(?z, ?x))")
+
+
+def test_what_a_sub_query_does_not_select_is_its_own_even_inside_exists() -> None:
+    query = parse_sparql(
+        "SELECT ?x { ?x :r ?y FILTER NOT EXISTS { { SELECT ?y { ?y :s ?z "
+        "FILTER NOT EXISTS { ?z :t ?x } } } } }"
+    )
+    (pattern,) = query.patterns
+    (inner,) = pattern.absent[0].absent
+    assert [variable.name for variable in inner.variables] == ["x_1"]
+
+
+def test_star_selects_what_is_bound_not_what_must_be_absent() -> None:
+    for absent in ("FILTER NOT EXISTS { ?x :s ?y }", "MINUS { ?x :s ?y }"):
+        assert parse_sparql(f"SELECT * {{ ?x :r :a {absent} }}").free.name == "x"
+
+
+def test_variables_and_prefixes_may_be_called_like_keywords() -> None:
+    assert parse_sparql("SELECT ?from { :a :from ?from }").free.name == "from"
+    assert (
+        parse_sparql("PREFIX ask: <http://e/> SELECT ?load { ask:a ask:b ?load }").free.name
+        == "load"
+    )
+
+
+def test_literals_are_asked_for_as_they_are_written() -> None:
+    integer = "http://www.w3.org/2001/XMLSchema#integer"
+    assert parse_sparql("SELECT ?x { ?x :r 042 }").body.tail.text == f'"042"^^<{integer}>'
+    assert parse_sparql('SELECT ?x { ?x :r "a\\nb"@EN }').body.tail.text == '"a\\nb"@en'
+
+
 def test_limit_is_kept_but_is_not_part_of_the_question() -> None:
     query = parse_sparql("SELECT ?y { :a :r ?y } LIMIT 3")
     assert query.limit == 3

@@ -210,6 +210,17 @@ def test_verify_tells_by_its_exit_code(benchmarks: Path) -> None:
         (["verify", "FILMS"], "no queries with answers"),
         (["verify", "NOWHERE"], "no folder"),
         (["translate", QUESTION, "--to", "betae"], "not yet resolved"),
+        (["translate", QUESTION, "--to", "betae"], "--graph FOLDER"),
+        (["solve", "FILMS", "2p"], "A shape is no question yet"),
+        (["solve", "FILMS", "(-5, (1,))"], "no BetaE query"),
+        (["solve", "FILMS", QUESTION, "--max-atoms", "1"], "--max-atoms"),
+        (["info", "x" * 300], "File name too long"),
+        (["sample", "FILMS", "--shapes", "2p", "--seed", "-1", "--out", "x"], "number from 0 on"),
+        (["sample", "FILMS", "--shapes", "2p=²", "--out", "x"], "NAME=COUNT"),
+        (["sample", "FILMS", "--shapes", "2p", "2p", "--out", "x"], "listed twice"),
+        (["sample", "FILMS", "--shapes", "?y : nothing($s, ?y)", "--out", "x"], "Unknown relation"),
+        (["import", "FILMS", "--out", "x", "--columns", "1,2,3"], "for files, not folders"),
+        (["import", str(FILMS), "--out", "x", "--columns", "1,2,9"], "3 column"),
         (["nonsense"], "invalid choice"),
         (["solve"], "required"),
     ],
@@ -223,6 +234,33 @@ def test_bad_input_gets_one_clear_line_and_exit_code_2(
     assert words in found.stderr
     assert len(found.stderr.splitlines()) == 1
     assert found.stdout == ""
+    assert not list(tmp_path.glob("*.partial")), "a refused command leaves nothing behind"
+
+
+def test_names_cannot_break_lines_or_speak_to_the_terminal(tmp_path: Path) -> None:
+    path = tmp_path / "odd.csv"
+    path.write_text('a,r,"b\n\x1b[31mred"\n')
+    found = run("solve", str(path), "?x : r(a, ?x)")
+    assert found.stdout == "b\\n\\x1b[31mred\n"
+    wrong = run("solve", str(path), '?x : "r\\nq"(a, ?x)')
+    assert len(wrong.stderr.splitlines()) == 1
+
+
+def test_a_terminal_without_the_signs_gets_the_rest(films: str) -> None:
+    clmpt = str(Path(sys.executable).with_name("clmpt"))
+    plain = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    for command in (["info", films], ["draw", "2p"]):
+        found = subprocess.run([clmpt, *command], capture_output=True, env=plain, check=False)
+        assert (found.returncode, found.stderr) == (0, b"")
+
+
+def test_a_full_disk_is_told(films: str) -> None:
+    if not Path("/dev/full").exists():
+        pytest.skip("this system has no /dev/full")
+    shell = f"{Path(sys.executable).with_name('clmpt')} info {films} > /dev/full"
+    found = subprocess.run(shell, shell=True, capture_output=True, text=True, check=False)
+    assert "No space left" in found.stderr
+    assert "Traceback" not in found.stderr
 
 
 def test_help_is_quick_and_light() -> None:

@@ -127,9 +127,11 @@ class QuerySet:
     def save(self, path: str | Path) -> None:
         """Writes the file whole or not at all. Arrays go straight from memory to disk."""
         arrays: dict[str, npt.NDArray[Any]] = {}
-        for number, group in enumerate(self.groups):
-            for name, array, dtype in _members(group):
-                arrays[f"{number}.{name}"] = np.ascontiguousarray(array, dtype)
+        for wanted in (np.int64, np.int32):  # the wider first, so that every array is aligned
+            for number, group in enumerate(self.groups):
+                for name, array, dtype in _members(group):
+                    if dtype is wanted:
+                        arrays[f"{number}.{name}"] = np.ascontiguousarray(array, dtype)
         listed = [{"name": group.name, "template": str(group.template)} for group in self.groups]
         about = {"format": FORMAT, "groups": listed, "about": self.about}
         with new_file(Path(path)) as scratch, scratch.open("wb") as file:
@@ -160,7 +162,7 @@ class QuerySet:
 
 
 def _members(group: QueryGroup) -> list[tuple[str, AnyInts, type[np.integer[Any]]]]:
-    return [  # 8-byte numbers first, so that every array starts where its type may stand
+    return [
         ("easy.offsets", group.easy.offsets, np.int64),
         ("hard.offsets", group.hard.offsets, np.int64),
         ("entities", group.entities, np.int32),

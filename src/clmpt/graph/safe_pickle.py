@@ -1,8 +1,15 @@
-"""Pickles of plain data, and nothing else: a pickle is a program, and strangers wrote it."""
+"""Pickles of plain data, and nothing else: a pickle is a program, and strangers wrote it.
+
+Two guards. The instructions are looked through first: only those that build plain containers are
+let in, and none may nest or number its objects beyond reason, since hashing a tuple a million deep
+crashes the interpreter. Then an unpickler runs them that knows only classes of plain containers.
+"""
 
 from __future__ import annotations
 
+import io
 import pickle
+import re
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +20,27 @@ _ALLOWED = frozenset(
     | {("builtins", name) for name in ("dict", "frozenset", "list", "set", "tuple")}
     | {("__builtin__", name) for name in ("dict", "frozenset", "list", "set", "tuple")}
 )
-LARGEST = 4 * 2**30
+LARGEST, DEEPEST = 4 * 2**30, 32
+
+
+def load_plain_pickle(path: Path) -> Any:
+    """The containers, numbers and texts of a pickle; anything that could run code is refused."""
+    try:
+        if path.stat().st_size > LARGEST:
+            raise DataError(f"'{path}' is larger than {LARGEST // 2**30} GiB.")
+        data = path.read_bytes()
+        _look_through(data)
+        return _PlainUnpickler(io.BytesIO(data)).load()
+    except UnsafePickle as error:
+        raise UnsafePickle(
+            f"'{path}' is refused: {error}. Benchmark files hold only plain data; get a clean copy."
+        ) from None
+    except OSError as error:
+        raise DataError(f"'{path}' cannot be read: {error.strerror or error}.") from None
+    except DataError:
+        raise
+    except Exception as error:  # a damaged pickle can raise nearly anything
+        raise DataError(f"'{path}' is not a pickle, or is damaged ({error}).") from None
 
 
 class _PlainUnpickler(pickle.Unpickler):
@@ -26,20 +53,94 @@ class _PlainUnpickler(pickle.Unpickler):
         raise UnsafePickle(f"it refers to an outside object '{pid}'")
 
 
-def load_plain_pickle(path: Path) -> Any:
-    """The containers, numbers and texts of a pickle; anything that could run code is refused."""
-    try:
-        if path.stat().st_size > LARGEST:
-            raise DataError(f"'{path}' is larger than {LARGEST // 2**30} GiB.")
-        with path.open("rb") as file:
-            return _PlainUnpickler(file).load()
-    except UnsafePickle as error:
-        raise UnsafePickle(
-            f"'{path}' is refused: {error}. Benchmark files hold only plain data; get a clean copy."
-        ) from None
-    except OSError as error:
-        raise DataError(f"'{path}' cannot be read: {error.strerror or error}.") from None
-    except DataError:
-        raise
-    except Exception as error:  # a damaged pickle can raise nearly anything
-        raise DataError(f"'{path}' is not a pickle, or is damaged ({error}).") from None
+# --- the instructions -----------------------------------------------------------------------------
+
+_INTEGERS = re.compile(rb"(?s)(?:K.)+|(?:M..)+|(?:J....)+")  # runs of them fill most files
+# Instruction -> bytes of its argument; -1: up to a line's end; -2: two lines; else a length's size.
+_FIXED = {
+    **dict.fromkeys(b"()]}Nt0l\x85\x86\x87\x88\x89\x8f\x91\x90\x93\x94aedsuR.", 0),
+    **dict.fromkeys(b"\x80hq", 1),
+    **dict.fromkeys(b"jr", 4),
+    **dict.fromkeys(b"G\x95", 8),
+    **dict.fromkeys(b"IFLSVgp", -1),
+    ord("c"): -2,
+}
+_SIZED = {ord("X"): 4, 0x8C: 1, 0x8D: 8, ord("T"): 4, ord("U"): 1, ord("B"): 4, ord("C"): 1}
+_SIZED |= {0x8E: 8, 0x8A: 1, 0x8B: 4}
+_TUPLES = {0x85: 1, 0x86: 2, 0x87: 3}
+_ADDS = {ord("a"): 1, ord("s"): 2, ord("R"): 1}  # to what lies below, taking so many from the top
+_GATHERS = frozenset(b"tld\x91")  # everything from the mark on becomes one container
+_ADDS_ALL = frozenset(b"eu\x90")  # … or goes into the container before the mark
+_EMPTY, _PUTS, _GETS = frozenset(b")]}\x8f"), frozenset(b"qrp"), frozenset(b"hjg")
+_SILENT = frozenset(b"\x80\x95.")
+
+
+def _look_through(data: bytes) -> None:
+    """Follows how deep every object is, without making any."""
+    place, frames, memo = 0, [[0]], dict[int, int]()
+    while place < len(data):
+        code, top = data[place], frames[-1]
+        if code in b"KMJ":
+            run = _INTEGERS.match(data, place)
+            if run is None:
+                raise UnsafePickle("it ends in the middle of an instruction")
+            top += (0, 0, 0)  # as many as one instruction can take from the top
+            place = run.end()
+            continue
+        if _FIXED.get(code) == 0:
+            argument, place = 0, place + 1
+        else:
+            argument, place = _argument(data, place)
+        if code == 0x94:
+            memo[len(memo)] = top[-1] if top else 0
+            continue
+        if code == ord("("):
+            frames.append([])
+        elif code in _EMPTY:
+            top.append(1)
+        elif code in _TUPLES:
+            top[-_TUPLES[code] :] = [max(top[-_TUPLES[code] :], default=0) + 1]
+        elif code in _ADDS:
+            inner = max(top[-_ADDS[code] :], default=0) + 1
+            del top[-_ADDS[code] :]
+            top[-1:] = [max(inner, *top[-1:])] if top else [inner]
+        elif code in _GATHERS or code in _ADDS_ALL:
+            inner = max(frames.pop(), default=0) + 1
+            if not frames:
+                raise UnsafePickle("its instructions do not fit together")
+            if code in _ADDS_ALL and frames[-1]:
+                frames[-1][-1] = max(frames[-1][-1], inner)
+            else:
+                frames[-1].append(inner)
+        elif code == ord("0"):
+            del top[-1:]
+        elif code in _PUTS:
+            if argument > len(data):
+                raise UnsafePickle("it numbers objects that it does not have")
+            memo[argument] = top[-1] if top else 0
+        elif code in _GETS:
+            top.append(memo.get(argument, 0))
+        elif code not in _SILENT:
+            top.append(0)
+        if len(frames) > DEEPEST or (frames[-1] and frames[-1][-1] > DEEPEST):
+            raise UnsafePickle(f"it is nested more than {DEEPEST} deep")
+
+
+def _argument(data: bytes, place: int) -> tuple[int, int]:
+    """The number behind an instruction, where it has one, and where the next instruction is."""
+    code, start = data[place], place + 1
+    size = _FIXED.get(code)
+    if size is None:
+        if code not in _SIZED:
+            raise UnsafePickle(f"it has the instruction {bytes([code])!r}, which plain data lacks")
+        behind = start + _SIZED[code]
+        return 0, behind + int.from_bytes(data[start:behind], "little")
+    if size >= 0:
+        return int.from_bytes(data[start : start + size], "little"), start + size
+    stop = data.find(b"\n", start)
+    line = data[start:stop]
+    if size == -2:
+        stop = data.find(b"\n", stop + 1)
+    if stop < 0:
+        raise UnsafePickle("it ends in the middle of an instruction")
+    return int(line) if code in b"gp" and line.isdigit() else 0, stop + 1

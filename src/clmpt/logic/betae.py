@@ -18,6 +18,7 @@ from clmpt.logic.formula import (
     Exists,
     Formula,
     Id,
+    Limits,
     Not,
     Or,
     Placeholder,
@@ -95,7 +96,7 @@ def from_betae(nested: Nested) -> Query:
     return _Reader(lambda _kind, _count: Id(next(numbers))).read(structure)
 
 
-def from_betae_text(text: str) -> Query:
+def from_betae_text(text: str, limits: Limits | None = None) -> Query:
     """The query of a tuple written out, as in `(12, (3, 4))`."""
     if not re.fullmatch(r"[\d(),\s-]{1,2000}", text):
         raise _not_betae(text.strip())
@@ -103,7 +104,8 @@ def from_betae_text(text: str) -> Query:
         nested = ast.literal_eval(text.strip())
     except (ValueError, SyntaxError, MemoryError, RecursionError):
         raise _not_betae(text.strip()) from None
-    return from_betae(nested)
+    found = from_betae(nested)
+    return Query(found.free, found.body, None, limits or Limits())
 
 
 def numbers_of(nested: Nested) -> list[int]:

@@ -172,6 +172,9 @@ class Query:
         _check_names(self)
         object.__setattr__(self, "body", _simple(self.body))
         while isinstance(self.body, Exists) and self.free not in self.body.variables:
+            unused = set(self.body.variables) - loose_variables(self.body.body)
+            if unused:
+                break  # the normal form says which
             object.__setattr__(self, "body", self.body.body)
         _ = self.patterns  # a query that has no safe normal form is refused when it is made
 

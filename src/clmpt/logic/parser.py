@@ -239,5 +239,5 @@ def parse(text: str, limits: Limits | None = None) -> Query:
     if re.match(r"\s*\(", text):
         from clmpt.logic.betae import from_betae_text
 
-        return from_betae_text(text)
+        return from_betae_text(text, limits)
     return parse_formula(text, limits)

@@ -57,7 +57,7 @@ _REFUSED = {
         "COUNT|SUM|MIN|MAX|AVG|SAMPLE|GROUP_CONCAT|GROUP BY|HAVING",
         "Ask without aggregates and count the answers",
     ),
-    "OrderBy": ("ORDER BY", "Leave it out: answers are ranked by this toolkit"),
+    "OrderBy": ("ORDER BY", "Leave it out: answers are a set"),
     "Graph": ("GRAPH", "All named graphs are one here; leave it out"),
     "ServiceGraphPattern": ("SERVICE", "Import the other graph first"),
     "values": ("VALUES", "Use UNION"),

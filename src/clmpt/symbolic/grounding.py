@@ -101,7 +101,7 @@ class Grounder:
         if self.graph.has_both_directions:
             named = relation < self.index.relations
             entity, relation = entity[named], relation[named]
-        return Grounding(entity[:, None], relation[:, None])
+        return Grounding(entity[:, None], self.plain(relation)[:, None])
 
     def draw(self, count: int, rng: np.random.Generator) -> Grounding:
         """Up to `count` groundings: walks that fail are dropped, not tried again."""
@@ -150,16 +150,20 @@ class Grounder:
         """Whether a path steps back along the edge it came by.
 
         In a chain it is enough that the relation is the one just used, read the other way (as in
-        BetaE); where branches meet, the step must also lead to the very entity it came from.
+        BetaE); where branches meet, or where the shape itself asks for one relation in both places,
+        the step must also lead to the very entity it came from.
         """
         bad = np.zeros(len(walk), np.bool_)
         for variable in variables_in(steps_of):
             if variable == self.template.free or variable in outer:
                 continue
-            steps = [walk.outward(a, variable) for a in steps_of if variable in (a.head, a.tail)]
-            for (relation, end), (other_relation, other_end) in combinations(steps, 2):
+            touching = [atom for atom in steps_of if variable in (atom.head, atom.tail)]
+            for one, other in combinations(touching, 2):
+                relation, end = walk.outward(one, variable)
+                other_relation, other_end = walk.outward(other, variable)
                 same = self.plain(relation) == self.plain(other_relation)
-                bad |= same if len(steps) == 2 else same & (end == other_end)
+                in_a_chain = len(touching) == 2 and one.relation != other.relation
+                bad |= same if in_a_chain else same & (end == other_end)
         return bad
 
     def repeats_an_atom(self, walk: _Walk) -> Bools:

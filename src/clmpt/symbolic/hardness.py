@@ -91,7 +91,7 @@ def hard_answer_counts(
     codes = found.answers.owners * size + found.answers.entities
     wanted = group.hard.owners * size + group.hard.entities
     at = np.searchsorted(codes, wanted)
-    at = at[at < len(codes)] if len(codes) else at[:0]
-    at = at[np.isin(codes[at], wanted)]
+    found_at = at[(at < len(codes)) & (np.append(codes, -1)[at] == wanted)]
     longest = max(len(part.skeleton.edges) for part in compiled(group.template))
-    return np.bincount(found.missing[at], minlength=longest + 1), int(found.all_missing[at].sum())
+    counts = np.bincount(found.missing[found_at], minlength=longest + 1)
+    return counts, int(found.all_missing[found_at].sum())
