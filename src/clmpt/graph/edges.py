@@ -25,6 +25,7 @@ Bools: TypeAlias = npt.NDArray[np.bool_]
 # X directed edges (twice the triples), N any number of questions
 
 NO_KEY = 2**63 - 1  # the sentinel: above every key, so that a search never runs off the end
+FEW = 512  # questions at once, up to which the number of calls matters more than their work
 CODED_EDGES = 2**24  # up to so many edges, one number per edge is kept in memory to find it fast
 
 
@@ -68,12 +69,10 @@ class EdgeIndex:
     def ranges(self, entity_N: AnyInts, relation_N: AnyInts) -> tuple[AnyInts, AnyInts]:
         """Where the neighbours of each (entity, directed relation) start and stop."""
         key_N = relation_N * np.int64(self.entities) + entity_N
-        if len(key_N) == 1:  # the same in fewer calls: a single question should cost microseconds
-            at = int(self.keys_K1.searchsorted(key_N[0]))
-            start = self.offsets_K2[at]
-            stop = self.offsets_K2[at + 1] if self.keys_K1[at] == key_N[0] else start
-            return np.array([start]), np.array([stop])
         at_N = self.keys_K1.searchsorted(key_N)
+        if len(key_N) <= FEW:  # the second search costs less than the calls it spares
+            behind_N = self.keys_K1.searchsorted(key_N, "right")
+            return self.offsets_K2.take(at_N), self.offsets_K2.take(behind_N)
         start_N = self.offsets_K2.take(at_N)
         found_N = self.keys_K1.take(at_N) == key_N
         return start_N, np.where(found_N, self.offsets_K2.take(at_N + 1), start_N)

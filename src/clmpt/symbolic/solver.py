@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from itertools import chain
 
 import numpy as np
@@ -16,6 +15,7 @@ from clmpt.graph.edges import AnyInts, Ints
 from clmpt.graph.knowledge_graph import KnowledgeGraph, Vocabulary
 from clmpt.graph.query_store import AnswerSets
 from clmpt.logic.formula import Placeholder, Query, Symbol, Variable, placeholders
+from clmpt.logic.normal_form import Pattern
 from clmpt.symbolic.engine import Batch, Engine, Table, sorted_distinct
 from clmpt.symbolic.plan import Plan, Skeleton, planned, signature_of
 
@@ -33,15 +33,20 @@ class Part:
     relations: tuple[Symbol, ...]
 
 
-@lru_cache(maxsize=4096)
 def compiled(query: Query) -> tuple[Part, ...]:
-    """The parts of a query; cached, since whoever asks once often asks again."""
-    parts = []
-    for pattern in query.patterns:
-        signature, entities, relations = signature_of(pattern)
-        skeleton, plan = planned(signature, (query.free,))
-        parts.append(Part(skeleton, plan, query.free, tuple(entities), tuple(relations)))
-    return tuple(parts)
+    """The parts of a query, kept with the query itself: whoever asks once often asks again."""
+    kept: tuple[Part, ...] | None = vars(query).get("_parts")
+    if kept is None:
+        kept = vars(query)["_parts"] = tuple(
+            _part(pattern, query.free) for pattern in query.patterns
+        )
+    return kept
+
+
+def _part(pattern: Pattern, free: Variable) -> Part:
+    signature, entities, relations = signature_of(pattern)
+    skeleton, plan = planned(signature, (free,))
+    return Part(skeleton, plan, free, tuple(entities), tuple(relations))
 
 
 def solve(query: Query, graph: KnowledgeGraph) -> frozenset[int]:
