@@ -31,7 +31,8 @@ class QueryError(ClmptError):
     def __init__(self, problem: str, way_out: str = "", position: Position | None = None) -> None:
         self.problem, self.way_out, self.position = problem, way_out, position
         place = f" at {position}" if position else ""
-        super().__init__(f"{problem}{place}." + (f" {way_out}" if way_out else ""))
+        advice = f" {way_out}{'' if way_out[-1] in '.?!' else '.'}" if way_out else ""
+        super().__init__(f"{problem}{place}.{advice}")
 
 
 class QuerySyntaxError(QueryError):
