@@ -186,7 +186,7 @@ def _read_lmpnn_graph(folder: Path) -> KnowledgeGraph:
             f"'{folder}/kgindex.json' does not map names to ids under 'e' and 'r'."
         ) from None
     builder = GraphBuilder(*names)
-    seen = np.empty((0, 3), np.int32)
+    seen: npt.NDArray[np.int32] = np.empty((0, 3), np.int32)
     for split in SPLITS:
         path = folder / f"{split}_kg.tsv"
         if not path.exists():

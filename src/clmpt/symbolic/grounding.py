@@ -78,7 +78,8 @@ class Grounder:
         """Where the keys of an entity go over from forward to backward."""
         forward = self.index.keys_K1[self.keys] < self.index.relations * self.index.entities
         before = np.concatenate([[0], np.cumsum(forward)])
-        return self.starts[:-1] + np.diff(before[self.starts])
+        middles: Ints = self.starts[:-1] + np.diff(before[self.starts])
+        return middles
 
     @property
     def is_enumerable(self) -> bool:
