@@ -1,15 +1,12 @@
 """Runs a plan over many queries of one shape at once, with whole-array operations.
 
-A table holds bindings: which query a row belongs to, a value for each variable, and, where asked
-for, the least number of missing links it took to get there. Rows of a table are always distinct.
 Memory stays bounded: a step that would make too many rows is run on a part of them at a time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from itertools import pairwise
 from math import prod
 
 import numpy as np
@@ -30,31 +27,20 @@ from clmpt.symbolic.plan import (
     Seed,
     Slot,
 )
+from clmpt.symbolic.tables import (
+    Table,
+    codes,
+    concatenate,
+    costlier,
+    firsts,
+    halves,
+    parts,
+    sorted_distinct,
+)
 
 # Shapes: B queries of a batch, N rows of a table, X directed edges of the graph
 
 ROWS_AT_ONCE = 4_000_000
-
-
-@dataclass(frozen=True)
-class Table:
-    query_N: Ints
-    columns: dict[Variable, AnyInts]
-    cost_N: Ints | None = None
-
-    def __len__(self) -> int:
-        return len(self.query_N)
-
-    def take(self, rows: AnyInts | Bools | slice) -> Table:
-        columns = {variable: column[rows] for variable, column in self.columns.items()}
-        cost_N = None if self.cost_N is None else self.cost_N[rows]
-        return Table(self.query_N[rows], columns, cost_N)
-
-    def repeated(self, count_N: AnyInts, leave: Variable | None) -> Table:
-        """Each row as often as it says, without the column of `leave`."""
-        columns = {v: np.repeat(c, count_N) for v, c in self.columns.items() if v != leave}
-        cost_N = None if self.cost_N is None else np.repeat(self.cost_N, count_N)
-        return Table(np.repeat(self.query_N, count_N), columns, cost_N)
 
 
 @dataclass(frozen=True)
@@ -97,7 +83,7 @@ class _Run:
         found = [self.closed(table) for table in self.steps(0, {}, np.arange(self.queries))]
         if len(found) == 1:
             return found[0]
-        return self.forget(_concatenate(found, self.plan.outputs), self.plan.outputs)
+        return self.forget(concatenate(found, self.plan.outputs), self.plan.outputs)
 
     def closed(self, table: Table) -> Table:
         if self.alive_B is not None:
@@ -179,7 +165,7 @@ class _Run:
         edge_N, found_N = self.index.find(*self.ranges_for(table, step.edge))
         if not step.holds:
             return table.take(~found_N)
-        return _costlier(table, self.engine.edge_cost(edge_N)).take(found_N)
+        return costlier(table, self.engine.edge_cost(edge_N)).take(found_N)
 
     def ranges_for(self, table: Table, edge: Edge) -> tuple[AnyInts, AnyInts, AnyInts]:
         """For each row the neighbours at one end of an atom, and the value at the other end."""
@@ -197,7 +183,7 @@ class _Run:
 
     def keep_found(self, table: Table, start: AnyInts, stop: AnyInts, target_N: AnyInts) -> Table:
         edge_N, found_N = self.index.find(start, stop, target_N)
-        return _costlier(table, self.engine.edge_cost(edge_N)).take(found_N)
+        return costlier(table, self.engine.edge_cost(edge_N)).take(found_N)
 
     def refuse(self, step: Refuse, tables: dict[int, Table]) -> None:
         sub_engine = replace(self.engine, missing_X=None)
@@ -225,7 +211,7 @@ class _Run:
             return Table(np.zeros(len(value_N), np.int64), {keep[0]: value_N})
         columns = [table.query_N, *(table.columns[variable] for variable in keep)]
         sizes = [self.queries, *(self.index.entities for _ in keep)]
-        code_N = _codes(columns, sizes)
+        code_N = codes(columns, sizes)
         if code_N is None:
             return self.forget_wide(table, columns, keep)
         cost_N = None
@@ -234,7 +220,7 @@ class _Run:
         else:
             order = np.lexsort((table.cost_N, code_N))
             code_N = code_N[order]
-            first_N = _firsts(code_N)
+            first_N = firsts(code_N)
             code_N, cost_N = code_N[first_N], table.cost_N[order][first_N]
         values = []
         for size in reversed(sizes[1:]):
@@ -250,7 +236,7 @@ class _Run:
         costs = [] if table.cost_N is None else [table.cost_N]
         order = np.lexsort((*costs, *reversed(columns)))
         ordered = [column[order] for column in columns]
-        first_N = np.logical_or.reduce([_firsts(column) for column in ordered])
+        first_N = np.logical_or.reduce([firsts(column) for column in ordered])
         return Table(
             ordered[0][first_N].astype(np.int64, copy=False),
             {v: column[first_N] for v, column in zip(keep, ordered[1:], strict=True)},
@@ -269,7 +255,7 @@ class _Run:
             at_B = np.arange(len(query_B))
             start_B, stop_B = start_LB[shortest_B, at_B], stop_LB[shortest_B, at_B]
         if self.too_many(stop_B - start_B):
-            return _halves(query_B)
+            return halves(query_B)
         row_N, edge_N = expand(start_B, stop_B)
         value_N = self.index.neighbours_X[edge_N]
         table = Table(row_N, {step.variable: value_N}, self.engine.edge_cost(edge_N))
@@ -305,7 +291,7 @@ class _Run:
             asking = query_B[relation_B == relation]
             total += int((stop - start).sum()) * len(asking)
             if total > self.engine.rows_at_once and len(query_B) > 1:
-                return _halves(query_B)
+                return halves(query_B)
             row, edge = expand(start, stop)
             pairs = (head[row], self.index.neighbours_X[edge])
             cost = self.engine.edge_cost(edge)
@@ -320,7 +306,7 @@ class _Run:
             }
             query_N = np.repeat(asking, len(pairs[0]))
             parts.append(Table(query_N, columns, None if cost is None else np.tile(cost, many)))
-        return _concatenate(
+        return concatenate(
             parts, (step.edge.head, step.edge.tail), self.engine.missing_X is not None
         )
 
@@ -333,10 +319,10 @@ class _Run:
         )
         count_N = stop_N - start_N
         if self.too_many(count_N):
-            return _parts(table, count_N, self.engine.rows_at_once)
+            return parts(table, count_N, self.engine.rows_at_once)
         edge_N = positions(start_N, count_N)
         grown = table.repeated(count_N, step.start if step.leave else None)
-        grown = _costlier(grown, self.engine.edge_cost(edge_N))
+        grown = costlier(grown, self.engine.edge_cost(edge_N))
         grown.columns[step.stop] = self.index.neighbours_X[edge_N]
         return grown
 
@@ -348,17 +334,17 @@ class _Run:
         start_N = np.searchsorted(right_key, left_key, "left")
         stop_N = np.searchsorted(right_key, left_key, "right")
         if self.too_many(stop_N - start_N):
-            return _parts(left, stop_N - start_N, self.engine.rows_at_once)
+            return parts(left, stop_N - start_N, self.engine.rows_at_once)
         row_N, at_N = expand(start_N, stop_N)
         matched = right.take(order[at_N])
-        joined = _costlier(left.take(row_N), matched.cost_N)
+        joined = costlier(left.take(row_N), matched.cost_N)
         joined.columns.update(matched.columns)
         return joined
 
     def join_keys(self, left: Table, right: Table, shared: list[Variable]) -> tuple[Ints, Ints]:
         sizes = [self.queries, *(self.index.entities for _ in shared)]
         sides = [[table.query_N, *(table.columns[v] for v in shared)] for table in (left, right)]
-        left_key, right_key = (_codes(columns, sizes) for columns in sides)
+        left_key, right_key = (codes(columns, sizes) for columns in sides)
         if left_key is not None and right_key is not None:
             return left_key, right_key
         both = np.stack([np.concatenate(pair) for pair in zip(*sides, strict=True)], axis=1)
@@ -367,63 +353,3 @@ class _Run:
 
     def too_many(self, count_N: AnyInts) -> bool:
         return len(count_N) > 1 and int(count_N.sum()) > self.engine.rows_at_once
-
-
-def _costlier(table: Table, cost_N: Ints | None) -> Table:
-    if table.cost_N is None or cost_N is None:
-        return table
-    return replace(table, cost_N=table.cost_N + cost_N)
-
-
-def _halves(query_B: Ints) -> list[Ints]:
-    middle = len(query_B) // 2
-    return [query_B[:middle], query_B[middle:]]
-
-
-def _parts(table: Table, count_N: AnyInts, limit: int) -> list[Table]:
-    """The table cut where its growth fills the limit; a row that alone exceeds it stands alone."""
-    part_N = (np.cumsum(count_N) - count_N) // limit
-    cuts = [0, *(np.flatnonzero(part_N[1:] != part_N[:-1]) + 1).tolist(), len(table)]
-    if len(cuts) == 2:
-        cuts.insert(1, len(table) // 2)
-    return [table.take(slice(start, stop)) for start, stop in pairwise(cuts)]
-
-
-def _concatenate(
-    tables: list[Table], variables: tuple[Variable, ...], costs: bool = False
-) -> Table:
-    if not tables:
-        none = np.empty(0, np.int64)
-        return Table(none, dict.fromkeys(variables, none), none if costs else None)
-    costs_N = [table.cost_N for table in tables if table.cost_N is not None]
-    return Table(
-        np.concatenate([table.query_N for table in tables]),
-        {v: np.concatenate([table.columns[v] for table in tables]) for v in variables},
-        np.concatenate(costs_N) if costs_N else None,
-    )
-
-
-def _codes(columns: Sequence[AnyInts], sizes: list[int]) -> Ints | None:
-    """Each row as one number, in the order of the columns; None where it would not fit."""
-    if prod(sizes) >= 2**63:
-        return None
-    code_N: Ints = columns[0].astype(np.int64, copy=False)
-    for column, size in zip(columns[1:], sizes[1:], strict=True):
-        code_N = code_N * size + column
-    return code_N
-
-
-def _firsts(sorted_N: AnyInts) -> Bools:
-    first_N = np.ones(len(sorted_N), np.bool_)
-    np.not_equal(sorted_N[1:], sorted_N[:-1], out=first_N[1:])
-    return first_N
-
-
-def sorted_distinct(code_N: AnyInts, room: int) -> AnyInts:
-    """Sorted distinct codes; by ticking them off where they fill a good part of their room."""
-    if room < 16 * len(code_N) and room < 2**28:
-        ticked = np.zeros(room, np.bool_)
-        ticked[code_N] = True
-        return np.flatnonzero(ticked)
-    code_N = np.sort(code_N)
-    return code_N[_firsts(code_N)]

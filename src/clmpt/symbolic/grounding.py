@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import combinations, permutations
-from math import factorial
+from itertools import combinations
 
 import numpy as np
 
@@ -31,8 +30,7 @@ from clmpt.logic.formula import (
 from clmpt.logic.normal_form import Pattern, all_variables, variables_in
 from clmpt.symbolic.engine import Batch, Engine
 from clmpt.symbolic.plan import planned, signature_of
-
-_MOST_SYMMETRIES = 5040
+from clmpt.symbolic.symmetries import symmetries
 
 
 @dataclass(frozen=True)
@@ -374,60 +372,3 @@ def _in_walking_order(unordered: list[Atom], first: Variable) -> list[Atom]:
         ordered.append(atom)
         reached |= {atom.head, atom.tail}
     return ordered
-
-
-def symmetries(template: Query) -> list[tuple[list[int], list[int]]]:
-    """The ways to permute placeholders, as column orders, that leave a template the same query.
-
-    >>> from clmpt.logic.shapes import shape
-    >>> symmetries(shape("2i"))
-    [([1, 0], [1, 0])]
-    """
-    entity_names, relation_names = placeholders(template)
-    hidden = [v for p in template.patterns for v in all_variables(p) if v != template.free]
-    hidden = list(dict.fromkeys(hidden))
-    size = factorial(len(entity_names)) * factorial(len(relation_names)) * factorial(len(hidden))
-    if size > _MOST_SYMMETRIES:
-        return []
-    original = _signature(template.patterns, {})
-    found = []
-    for entities in permutations(entity_names):
-        for relations in permutations(relation_names):
-            for variables in permutations(hidden):
-                renaming: dict[Term | tuple[str, Symbol], Term] = {
-                    **{
-                        Placeholder(a): Placeholder(b)
-                        for a, b in zip(entity_names, entities, strict=True)
-                    },
-                    **dict(zip(hidden, variables, strict=True)),
-                }
-                for a, b in zip(relation_names, relations, strict=True):
-                    renaming["relation", Placeholder(a)] = Placeholder(b)
-                if _signature(template.patterns, renaming) == original:
-                    found.append(
-                        (
-                            [entity_names.index(name) for name in entities],
-                            [relation_names.index(name) for name in relations],
-                        )
-                    )
-    identity = (list(range(len(entity_names))), list(range(len(relation_names))))
-    return [order for order in found if order != identity]
-
-
-def _signature(
-    patterns: Iterable[Pattern], renaming: dict[Term | tuple[str, Symbol], Term]
-) -> frozenset[object]:
-    return frozenset(
-        (
-            frozenset(
-                (
-                    renaming.get(("relation", atom.relation), atom.relation),
-                    renaming.get(atom.head, atom.head),
-                    renaming.get(atom.tail, atom.tail),
-                )
-                for atom in pattern.atoms
-            ),
-            _signature(pattern.absent, renaming),
-        )
-        for pattern in patterns
-    )

@@ -16,8 +16,9 @@ from clmpt.graph.knowledge_graph import KnowledgeGraph, Vocabulary
 from clmpt.graph.query_store import AnswerSets
 from clmpt.logic.formula import Placeholder, Query, Symbol, Variable, placeholders
 from clmpt.logic.normal_form import Pattern
-from clmpt.symbolic.engine import Batch, Engine, Table, sorted_distinct
+from clmpt.symbolic.engine import Batch, Engine
 from clmpt.symbolic.plan import Plan, Skeleton, planned, signature_of
+from clmpt.symbolic.tables import Table, sorted_distinct
 
 QUERIES_AT_ONCE = 4096
 

@@ -1,0 +1,98 @@
+"""Tables of bindings, and what can be done to them as whole arrays.
+
+A table says which query each row belongs to, has a value for each variable, and, where asked for,
+the least number of missing links it took to get there. Rows of a table are always distinct.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from math import prod
+
+import numpy as np
+
+from clmpt.graph.edges import AnyInts, Bools, Ints
+from clmpt.logic.formula import Variable
+
+# Shapes: N rows of a table, B queries of a batch
+
+
+@dataclass(frozen=True)
+class Table:
+    query_N: Ints
+    columns: dict[Variable, AnyInts]
+    cost_N: Ints | None = None
+
+    def __len__(self) -> int:
+        return len(self.query_N)
+
+    def take(self, rows: AnyInts | Bools | slice) -> Table:
+        columns = {variable: column[rows] for variable, column in self.columns.items()}
+        cost_N = None if self.cost_N is None else self.cost_N[rows]
+        return Table(self.query_N[rows], columns, cost_N)
+
+    def repeated(self, count_N: AnyInts, leave: Variable | None) -> Table:
+        """Each row as often as it says, without the column of `leave`."""
+        columns = {v: np.repeat(c, count_N) for v, c in self.columns.items() if v != leave}
+        cost_N = None if self.cost_N is None else np.repeat(self.cost_N, count_N)
+        return Table(np.repeat(self.query_N, count_N), columns, cost_N)
+
+
+def costlier(table: Table, cost_N: Ints | None) -> Table:
+    if table.cost_N is None or cost_N is None:
+        return table
+    return replace(table, cost_N=table.cost_N + cost_N)
+
+
+def halves(query_B: Ints) -> list[Ints]:
+    middle = len(query_B) // 2
+    return [query_B[:middle], query_B[middle:]]
+
+
+def parts(table: Table, count_N: AnyInts, limit: int) -> list[Table]:
+    """The table cut where its growth fills the limit; a row that alone exceeds it stands alone."""
+    part_N = (np.cumsum(count_N) - count_N) // limit
+    cuts = [0, *(np.flatnonzero(part_N[1:] != part_N[:-1]) + 1).tolist(), len(table)]
+    if len(cuts) == 2:
+        cuts.insert(1, len(table) // 2)
+    return [table.take(slice(start, stop)) for start, stop in pairwise(cuts)]
+
+
+def concatenate(tables: list[Table], variables: tuple[Variable, ...], costs: bool = False) -> Table:
+    if not tables:
+        none = np.empty(0, np.int64)
+        return Table(none, dict.fromkeys(variables, none), none if costs else None)
+    costs_N = [table.cost_N for table in tables if table.cost_N is not None]
+    return Table(
+        np.concatenate([table.query_N for table in tables]),
+        {v: np.concatenate([table.columns[v] for table in tables]) for v in variables},
+        np.concatenate(costs_N) if costs_N else None,
+    )
+
+
+def codes(columns: Sequence[AnyInts], sizes: list[int]) -> Ints | None:
+    """Each row as one number, in the order of the columns; None where it would not fit."""
+    if prod(sizes) >= 2**63:
+        return None
+    code_N: Ints = columns[0].astype(np.int64, copy=False)
+    for column, size in zip(columns[1:], sizes[1:], strict=True):
+        code_N = code_N * size + column
+    return code_N
+
+
+def firsts(sorted_N: AnyInts) -> Bools:
+    first_N = np.ones(len(sorted_N), np.bool_)
+    np.not_equal(sorted_N[1:], sorted_N[:-1], out=first_N[1:])
+    return first_N
+
+
+def sorted_distinct(code_N: AnyInts, room: int) -> AnyInts:
+    """Sorted distinct codes; by ticking them off where they fill a good part of their room."""
+    if room < 16 * len(code_N) and room < 2**28:
+        ticked = np.zeros(room, np.bool_)
+        ticked[code_N] = True
+        return np.flatnonzero(ticked)
+    code_N = np.sort(code_N)
+    return code_N[firsts(code_N)]
