@@ -142,6 +142,12 @@ def test_a_stored_graph_opens_as_it_was(tmp_path: Path) -> None:
         again.index.neighbours_X[0] = 3
 
 
+def test_a_graph_in_memory_cannot_be_changed_either() -> None:
+    for graph in (films(), films().view("train")):
+        with pytest.raises(ValueError, match="read-only"):
+            graph.index.keys_K1[0] = 3
+
+
 def test_saving_never_overwrites(tmp_path: Path) -> None:
     films().save(tmp_path / "films")
     with pytest.raises(DataError, match="exists already"):

@@ -159,6 +159,7 @@ def test_labels_come_from_a_table(tmp_path: Path) -> None:
         ("x.tsv.gz", gzip.compress(b"a\tr\tb\n", mtime=0)[:10] + b"\xff" * 40, "to its end"),
         ("x.tsv.gz", gzip.compress(b"a\tr\tb\n" * 1000, mtime=0)[:40], "cannot be read to its end"),
         ("x.bin", b"a\tr\tb", "no ending that says"),
+        ("x.tsv.gz", gzip.compress(b"a\tr\t" + b"b" * 2_000_000, mtime=0), "line 1 is longer"),
         ("x.nt", b"<a> <b> nonsense", "line 1"),
         ("x.ttl", b"@prefix : <http://e/> . :a :b", "is not Turtle"),
         ("x.rdf", b"<rdf", "is not Rdf-Xml|cannot be read"),

@@ -112,6 +112,19 @@ def test_a_symmetric_relation_is_not_asked_twice() -> None:
     assert len(asked) == len(group) == 8
 
 
+def test_a_cycle_read_backwards_is_the_same_query() -> None:
+    graph = random_graph(both_directions=False)
+    triangle = "?y : $r1(?y, ?a) & $r2(?a, ?b) & $r3(?b, ?y)"
+    group = sample(shape(triangle), graph, TRAIN, 300, seed=5)
+    half = len(graph.relations)
+    rows = [tuple(row) for row in group.relations.tolist()]
+    for row in rows:
+        backwards = tuple((relation + half) % (2 * half) for relation in reversed(row))
+        assert backwards == row or backwards not in rows
+    loops = sample(shape("?y : $r(?y, ?y)"), graph, TRAIN, 100, seed=5)
+    assert len({str(query) for query in queries_of(loops, graph)}) == len(loops)
+
+
 def test_no_atom_is_intersected_with_itself_and_order_does_not_make_a_query_new() -> None:
     graph = random_graph(both_directions=False)
     group = sample(shape("2i"), graph, TRAIN, 3000, seed=4)

@@ -43,6 +43,10 @@ class EdgeIndex:
     neighbours_X: AnyInts
     splits_X: npt.NDArray[np.uint8]  # bit i: the triple is in split i
 
+    def __post_init__(self) -> None:
+        for array in (self.keys_K1, self.offsets_K2, self.neighbours_X, self.splits_X):
+            array.setflags(write=False)
+
     @property
     def triples(self) -> int:
         return len(self.neighbours_X) // 2

@@ -37,6 +37,7 @@ RDF_SUFFIXES = {
     ".owl": "RDF_XML",
 }
 TEXT_SUFFIXES = {".tsv": "\t", ".csv": ",", ".txt": None, ".tab": "\t"}
+LONGEST_LINE = 1_000_000
 LABEL = "http://www.w3.org/2000/01/rdf-schema#label"
 
 _HEADERS = (
@@ -162,7 +163,12 @@ def _read_file(path: Path, split: str, job: _Import) -> None:
 def _lines(text: io.TextIOWrapper, path: Path) -> Iterator[str]:
     number = 0
     try:
-        for number, line in enumerate(text, 1):  # noqa: B007
+        while line := text.readline(LONGEST_LINE):
+            number += 1
+            if len(line) == LONGEST_LINE:
+                raise DataError(
+                    f"'{path}', line {number} is longer than {LONGEST_LINE:,} characters."
+                )
             yield line
     except UnicodeError:
         raise DataError(

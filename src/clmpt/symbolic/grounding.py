@@ -201,14 +201,18 @@ class Grounder:
         """The least of all orders; rows whose parts are one and the same are dropped."""
         given = best = np.hstack([found.entities, found.relations])
         doubled = np.zeros(len(given), np.bool_)
-        for entity_order, relation_order in self.symmetries:
-            other = np.hstack([found.entities[:, entity_order], found.relations[:, relation_order]])
+        for symmetry in self.symmetries:
+            relations = found.relations[:, symmetry.relations]
+            turned = self.plain(self.index.inverse(relations))
+            relations = np.where(np.array(symmetry.inverted, np.bool_), turned, relations)
+            other = np.hstack([found.entities[:, symmetry.entities], relations])
             differs = other != best
             first = np.argmax(differs, axis=1)
             rows = np.arange(len(best))
             smaller = differs.any(axis=1) & (other[rows, first] < best[rows, first])
             best = np.where(smaller[:, None], other, best)
-            doubled |= (other == given).all(axis=1)
+            if not any(symmetry.inverted):
+                doubled |= (other == given).all(axis=1)
         best = best[~doubled]
         split = len(self.entity_names)
         return Grounding(best[:, :split], best[:, split:])

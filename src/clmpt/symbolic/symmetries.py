@@ -1,72 +1,85 @@
-"""Which placeholders of a shape can change places without changing the question.
+"""Which placeholders of a shape can change places, or be inverted, without changing the question.
 
 Two groundings that differ only so are one query, and must be sampled only once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from itertools import permutations
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import permutations, product
 from math import factorial
 
-from clmpt.logic.formula import Placeholder, Query, Symbol, Term, placeholders
+from clmpt.logic.formula import Atom, Placeholder, Query, Symbol, Term, placeholders
 from clmpt.logic.normal_form import Pattern, all_variables
 
 _MOST = 5040  # permutations to try; a shape with more is taken to have no symmetries
 
 
-def symmetries(template: Query) -> list[tuple[list[int], list[int]]]:
-    """The ways to permute placeholders, as column orders, that leave a template the same query.
+@dataclass(frozen=True)
+class Symmetry:
+    """New values by columns: those of `entities`, those of `relations`, some of these inverted."""
+
+    entities: tuple[int, ...]
+    relations: tuple[int, ...]
+    inverted: tuple[bool, ...]
+
+
+@lru_cache(maxsize=256)
+def symmetries(template: Query) -> tuple[Symmetry, ...]:
+    """The ways to move and invert placeholders' values that leave a template the same query.
 
     >>> from clmpt.logic.shapes import shape
     >>> symmetries(shape("2i"))
-    [([1, 0], [1, 0])]
+    (Symmetry(entities=(1, 0), relations=(1, 0), inverted=(False, False)),)
     """
-    entity_names, relation_names = placeholders(template)
-    hidden = [v for p in template.patterns for v in all_variables(p) if v != template.free]
-    hidden = list(dict.fromkeys(hidden))
-    size = factorial(len(entity_names)) * factorial(len(relation_names)) * factorial(len(hidden))
-    if size > _MOST:
-        return []
-    original = _signature(template.patterns, {})
-    found = []
-    for entities in permutations(entity_names):
-        for relations in permutations(relation_names):
-            for variables in permutations(hidden):
-                renaming: dict[Term | tuple[str, Symbol], Term] = {
-                    **{
-                        Placeholder(a): Placeholder(b)
-                        for a, b in zip(entity_names, entities, strict=True)
-                    },
-                    **dict(zip(hidden, variables, strict=True)),
-                }
-                for a, b in zip(relation_names, relations, strict=True):
-                    renaming["relation", Placeholder(a)] = Placeholder(b)
-                if _signature(template.patterns, renaming) == original:
-                    found.append(
-                        (
-                            [entity_names.index(name) for name in entities],
-                            [relation_names.index(name) for name in relations],
-                        )
-                    )
-    identity = (list(range(len(entity_names))), list(range(len(relation_names))))
-    return [order for order in found if order != identity]
-
-
-def _signature(
-    patterns: Iterable[Pattern], renaming: dict[Term | tuple[str, Symbol], Term]
-) -> frozenset[object]:
-    return frozenset(
-        (
-            frozenset(
-                (
-                    renaming.get(("relation", atom.relation), atom.relation),
-                    renaming.get(atom.head, atom.head),
-                    renaming.get(atom.tail, atom.tail),
-                )
-                for atom in pattern.atoms
+    entities, relations = (tuple(map(Placeholder, names)) for names in placeholders(template))
+    found = (v for pattern in template.patterns for v in all_variables(pattern))
+    hidden = tuple(dict.fromkeys(v for v in found if v != template.free))
+    orders = factorial(len(entities)) * factorial(len(relations)) * factorial(len(hidden))
+    if orders > _MOST:
+        return ()
+    may_invert = (False, True) if orders * 2 ** len(relations) <= _MOST else (False,)
+    original = _signature(template.patterns, _Renaming({}, {}))
+    kept = {
+        Symmetry(
+            tuple(entities.index(entity) for entity in new_entities),
+            tuple(relations.index(relation) for relation in new_relations),
+            inverted,
+        ): None
+        for new_entities in permutations(entities)
+        for new_relations in permutations(relations)
+        for new_hidden in permutations(hidden)
+        for inverted in product(may_invert, repeat=len(relations))
+        if _signature(
+            template.patterns,
+            _Renaming(
+                dict(zip((*entities, *hidden), (*new_entities, *new_hidden), strict=True)),
+                dict(zip(relations, zip(new_relations, inverted, strict=True), strict=True)),
             ),
-            _signature(pattern.absent, renaming),
         )
+        == original
+    }
+    same = Symmetry(
+        tuple(range(len(entities))), tuple(range(len(relations))), (False,) * len(relations)
+    )
+    return tuple(symmetry for symmetry in kept if symmetry != same)
+
+
+@dataclass(frozen=True)
+class _Renaming:
+    ends: Mapping[Term, Term]
+    relations: Mapping[Symbol, tuple[Symbol, bool]]
+
+    def __call__(self, atom: Atom) -> Atom:
+        relation, inverted = self.relations.get(atom.relation, (atom.relation, False))
+        head, tail = self.ends.get(atom.head, atom.head), self.ends.get(atom.tail, atom.tail)
+        return Atom(relation, tail, head) if inverted else Atom(relation, head, tail)
+
+
+def _signature(patterns: Iterable[Pattern], renaming: _Renaming) -> frozenset[object]:
+    return frozenset(
+        (frozenset(map(renaming, pattern.atoms)), _signature(pattern.absent, renaming))
         for pattern in patterns
     )
