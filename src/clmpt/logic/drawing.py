@@ -210,7 +210,7 @@ def _layout(pattern: Pattern, free: Variable) -> _Layout:
 
 
 def _width(term: Term) -> float:
-    return max(_HEIGHT + 8, (len(term_text(term)) + 3) * _LETTER)
+    return max(_HEIGHT + 8, (len(term_text(term)) + 4) * _LETTER)
 
 
 def _draw(layout: _Layout, query: Query) -> str:
