@@ -79,6 +79,12 @@ def test_what_a_sub_query_does_not_select_is_its_own_even_inside_exists() -> Non
     assert [variable.name for variable in inner.variables] == ["x_1"]
 
 
+def test_a_filter_sees_its_own_group_only() -> None:
+    """The ?x of the inner filter is not the outer ?x: the inner group does not bind that."""
+    query = parse_sparql("SELECT ?x { ?x :r ?y { ?y :s ?w FILTER NOT EXISTS { ?x :t ?w } } }")
+    assert query == parse_formula("?x : r(?x, ?y) & s(?y, ?w) & !exists ?x (t(?x, ?w))")
+
+
 def test_star_selects_what_is_bound_not_what_must_be_absent() -> None:
     for absent in ("FILTER NOT EXISTS { ?x :s ?y }", "MINUS { ?x :s ?y }"):
         assert parse_sparql(f"SELECT * {{ ?x :r :a {absent} }}").free.name == "x"
