@@ -8,7 +8,6 @@ import time
 from pathlib import Path
 
 from clmpt.cli.output import clean, say, show_json, show_table
-from clmpt.errors import DataError
 from clmpt.logic.formula import Limits, Query
 from clmpt.logic.parser import parse
 from clmpt.logic.shapes import SHAPES, shape
@@ -66,13 +65,11 @@ def draw(options: argparse.Namespace) -> None:
 
     query = read_query(options)
     if options.svg:
-        path = Path(options.svg)
-        if path.exists():
-            raise DataError(f"'{path}' exists already. Choose another name, or remove it first.")
-        try:
-            path.write_text(draw_svg(query), encoding="utf-8")
-        except OSError as error:
-            raise DataError(f"'{path}' cannot be written: {error.strerror}.") from None
+        from clmpt.graph.storage import new_file, refuse_existing
+
+        refuse_existing(Path(options.svg))
+        with new_file(Path(options.svg)) as scratch:
+            scratch.write_text(draw_svg(query), encoding="utf-8")
     if options.json:
         show_json({"query": str(query), "text": draw_text(query), "svg": options.svg})
     elif options.svg:

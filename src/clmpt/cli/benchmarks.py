@@ -19,7 +19,7 @@ from clmpt.errors import DataError, SamplingError
 from clmpt.graph.benchmarks import FULL, OBSERVED, open_graph, query_splits, read_queries
 from clmpt.graph.knowledge_graph import KnowledgeGraph
 from clmpt.graph.query_store import QueryGroup, QuerySet
-from clmpt.graph.storage import open_json, save_json
+from clmpt.graph.storage import open_json, refuse_existing, save_json
 from clmpt.logic.formula import Query
 from clmpt.logic.shapes import name_of, shape
 from clmpt.symbolic.grounding import Grounder
@@ -33,8 +33,7 @@ _MAX_HARD = 100  # what BetaE allows a validation or test query
 
 def sample_queries(options: argparse.Namespace) -> None:
     started, out = time.perf_counter(), Path(options.out)
-    if out.exists():
-        raise DataError(f"'{out}' exists already. Choose another name, or remove it first.")
+    refuse_existing(out)
     graph = open_graph(options.folder)
     protocol = _protocol(graph, options)
     wanted = [_wanted(text, options.count) for text in options.shapes]
@@ -156,8 +155,7 @@ def queries(options: argparse.Namespace) -> None:
         group.check(len(graph.entities), 2 * len(graph.relations))
     if options.out:
         out = Path(options.out)
-        if out.exists():
-            raise DataError(f"'{out}' exists already. Choose another name, or remove it first.")
+        refuse_existing(out)
         if graph and "graph" not in found.about:
             found = QuerySet(found.groups, {**found.about, "graph": graph.fingerprint})
         if out.suffix == ".jsonl" and graph:

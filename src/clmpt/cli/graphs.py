@@ -16,12 +16,12 @@ from clmpt.graph.edges import Ints
 from clmpt.graph.export import export_graph
 from clmpt.graph.knowledge_graph import KnowledgeGraph
 from clmpt.graph.readers import ImportSummary, TextOptions, read_graph
+from clmpt.graph.storage import refuse_existing
 
 
 def import_graph(options: argparse.Namespace) -> None:
     started, out = time.perf_counter(), Path(options.out)
-    if out.exists():
-        raise DataError(f"'{out}' exists already. Choose another name, or remove it first.")
+    refuse_existing(out)
     folders = [source for source in options.sources if Path(source).is_dir()]
     if folders and len(options.sources) > 1:
         raise DataError(f"'{folders[0]}' is a folder; a folder is imported alone.")

@@ -80,10 +80,9 @@ class GraphBuilder:
         labels = [self.labels.get(name) or self.label_of(name) for name in ids]
         try:
             table = NameTable.of(labels) if any(labels) else None
-            NameTable.of(name for name in ids if not name.isascii())
+            return Vocabulary(kind, NameTable.of(ids), table)
         except UnicodeEncodeError as error:
             raise DataError(f"{error.object!r} is no text: half a surrogate pair.") from None
-        return Vocabulary(kind, NameTable.of(ids), table)
 
 
 def _numbered(names: Iterable[str]) -> dict[str, int]:

@@ -14,7 +14,7 @@ import numpy as np
 from clmpt.errors import DataError
 from clmpt.graph.knowledge_graph import KnowledgeGraph
 from clmpt.graph.readers import LABEL, local_name
-from clmpt.graph.storage import new_file
+from clmpt.graph.storage import new_file, refuse_existing
 from clmpt.logic.formula import Name
 from clmpt.logic.iris import iri_of
 from clmpt.logic.printing import is_iri
@@ -36,8 +36,7 @@ def export_graph(graph: KnowledgeGraph, path: Path) -> int:
     writer = writers.get(Path(plain).suffix)
     if writer is None:
         raise DataError(f"'{path}' should end in .tsv or .nt (or one of them and .gz).")
-    if path.exists():
-        raise DataError(f"'{path}' exists already. Choose another name, or remove it first.")
+    refuse_existing(path)
     with new_file(path) as scratch:
         packed = plain != path.name
         with (

@@ -22,11 +22,16 @@ from clmpt.errors import DataError
 _LARGEST_JSON = 64 * 2**20
 
 
+def refuse_existing(path: Path) -> None:
+    """Nothing that a user made is ever overwritten."""
+    if path.exists():
+        raise DataError(f"'{path}' exists already. Choose another name, or remove it first.")
+
+
 @contextmanager
 def new_folder(path: Path) -> Iterator[Path]:
     """A scratch folder that becomes `path` when the block ends well, and vanishes otherwise."""
-    if path.exists():
-        raise DataError(f"'{path}' exists already. Choose another name, or remove it first.")
+    refuse_existing(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         scratch = Path(tempfile.mkdtemp(prefix=f".{path.name}-", dir=path.parent))
