@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import pytest
 
+from clmpt.cli.main import main
 from clmpt.errors import DataError, UnsafePickle
 from clmpt.graph.benchmarks import lmpnn_template, open_graph, query_splits, read_queries
 from clmpt.graph.knowledge_graph import KnowledgeGraph
@@ -68,7 +69,7 @@ def test_betae_queries_and_their_verification(betae: Path) -> None:
     assert all(verify_group(group, graph, "test").is_perfect for group in groups)
 
 
-def test_a_wrong_answer_is_noticed(betae: Path) -> None:
+def test_a_wrong_answer_is_noticed(betae: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = betae / "test-hard-answers.pkl"
     answers = pickle.loads(path.read_bytes())
     answers[(0, (0, 0))] = {1}
@@ -79,6 +80,8 @@ def test_a_wrong_answer_is_noticed(betae: Path) -> None:
         if not (found := verify_group(group, open_graph(betae), "test")).is_perfect
     ]
     assert (wrong.shape, wrong.queries, wrong.easy, wrong.hard) == ("2p", 2, 2, 1)
+    assert main(["verify", str(betae)]) == 1
+    assert "?y : +r(a, ?x1) & +r(?x1, ?y) differs" in capsys.readouterr().err
 
 
 def test_ids_that_the_graph_lacks_are_refused_not_misread(betae: Path) -> None:

@@ -180,6 +180,7 @@ def test_the_seed_alone_decides() -> None:
         "?y : $r($s, ?y) & $q($t, ?x)",  # a part of its own
         "?y : $r($s, ?y) & !exists ?x ($q(?x, ?y) & $p($t, ?x)) & !$o(?y, $u)",
         "?y : $r($s, ?y) & $q($s, ?y)",  # one entity in both places
+        "?y : ($r($s, ?y) | $q($t, ?y)) & !$p(?y, $u)",  # one negation for two alternatives
     ],
 )
 def test_any_line_of_text_is_a_shape(text: str) -> None:

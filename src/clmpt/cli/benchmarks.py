@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from clmpt import __version__
-from clmpt.cli.output import progress, say, show_json, show_table, tell
+from clmpt.cli.output import clean, progress, say, show_json, show_table, tell
 from clmpt.errors import DataError, SamplingError
 from clmpt.graph.benchmarks import FULL, OBSERVED, open_graph, query_splits, read_queries
 from clmpt.graph.knowledge_graph import KnowledgeGraph
@@ -24,7 +24,7 @@ from clmpt.logic.formula import Query
 from clmpt.logic.shapes import name_of, shape
 from clmpt.symbolic.grounding import Grounder
 from clmpt.symbolic.hardness import hard_answer_counts
-from clmpt.symbolic.query_text import read_json_lines, write_json_lines
+from clmpt.symbolic.query_text import instantiate, read_json_lines, write_json_lines
 from clmpt.symbolic.sampling import Protocol, Sampler
 from clmpt.symbolic.verification import verify_group
 
@@ -208,6 +208,8 @@ def verify(options: argparse.Namespace) -> int:
                 found = verify_group(group, graph, split)
                 done += len(group)
                 wrong += not found.is_perfect
+                if found.first_wrong is not None:
+                    tell(f"{split} {group.name}: {_named(group, found.first_wrong, graph)} differs")
                 rows.append(
                     (
                         split,
@@ -235,6 +237,11 @@ def verify(options: argparse.Namespace) -> int:
         total = sum(row[2] for row in rows)
         say(f"all {total:,} agree" if not wrong else f"{wrong} of {len(rows)} rows disagree")
     return int(wrong > 0)
+
+
+def _named(group: QueryGroup, number: int, graph: KnowledgeGraph) -> str:
+    row = (group.entities[number], group.relations[number])
+    return clean(str(graph.named(instantiate(group.template, *row, len(graph.relations)))))
 
 
 def show_hardness(options: argparse.Namespace) -> None:

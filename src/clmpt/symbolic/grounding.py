@@ -107,9 +107,10 @@ class Grounder:
         walk = _Walk(self, count, rng)
         walk.follow(self.positive, self.template.free)
         walk.keep(~self.turns_back(walk, self.positive))
-        for pattern in self.template.patterns:
-            for absent in pattern.absent:
-                self.ground_absent(walk, pattern, absent)
+        # What several alternatives forbid is chosen once, by a match of the first of them.
+        patterns = reversed(self.template.patterns)
+        for absent, pattern in {a: p for p in patterns for a in p.absent}.items():
+            self.ground_absent(walk, pattern, absent)
         walk.keep(~self.repeats_an_atom(walk))
         found = Grounding(
             walk.columns(self.entity_names, "entity"), walk.columns(self.relation_names, "relation")
