@@ -66,11 +66,10 @@ def sample_queries(options: argparse.Namespace) -> None:
     except KeyboardInterrupt:
         tell(f"Stopped. The same command goes on from here; to start anew remove '{parts.folder}'.")
         raise
-    _write(QuerySet(tuple(groups), about), graph, out)
+    made = QuerySet(tuple(groups), about)
+    _write(made, graph, out)
     parts.remove()
-    _show_groups(
-        QuerySet(tuple(groups), about), options, out, time.perf_counter() - started, wanted
-    )
+    _show_groups(made, options, out, time.perf_counter() - started, wanted)
 
 
 def _report(show: Callable[[str, int], None], name: str, before: int, found: int) -> None:

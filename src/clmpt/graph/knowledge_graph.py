@@ -102,7 +102,7 @@ class KnowledgeGraph:
 
     @classmethod
     def open(cls, folder: str | Path) -> KnowledgeGraph:
-        """A stored graph. Arrays are mapped, not read: opening takes the same time at any size."""
+        """A stored graph. Arrays are mapped, not copied; those of a small graph are checked."""
         folder = Path(folder)
         if not folder.is_dir():
             raise DataError(f"There is no graph folder '{folder}'. Make one with 'clmpt import'.")
@@ -302,23 +302,19 @@ def _opened(folder: Path, about: dict[str, Any]) -> KnowledgeGraph:
         open_array(folder, "neighbours", "i"),
         open_array(folder, "splits", "u"),
     )
+    splits = tuple(str(name) for name in about["splits"])
+    inverse = open_array(folder, "inverse", "i")
     fits = (
         len(index.offsets_K2) == len(index.keys_K1) + 1 > 1
         and index.keys_K1[-1] == NO_KEY
         and index.offsets_K2[-1] == len(index.neighbours_X) == len(index.splits_X)
         and index.triples == about["triples"]
         and all(len(v.labels or v.names) == len(v.names) for v in vocabularies)
+        and 1 <= len(splits) <= 8
+        and len(inverse) == len(relations)
+        and (len(index.neighbours_X) > CHECKED_EDGES or index.is_sound)
     )
     if not fits:
-        raise DataError(f"The arrays in '{folder}' do not fit together. Import the graph again.")
-    splits = tuple(str(name) for name in about["splits"])
-    inverse = open_array(folder, "inverse", "i")
-    small = len(index.neighbours_X) <= CHECKED_EDGES
-    if (
-        not 1 <= len(splits) <= 8
-        or len(inverse) != len(relations)
-        or (small and not index.is_sound)
-    ):
         raise DataError(f"The arrays in '{folder}' do not fit together. Import the graph again.")
     graph = KnowledgeGraph(entities, relations, index, splits, splits)
     graph.__dict__["inverse_ids"] = inverse

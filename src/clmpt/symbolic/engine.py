@@ -34,7 +34,7 @@ from clmpt.symbolic.tables import (
     costlier,
     firsts,
     halves,
-    parts,
+    in_parts,
     sorted_distinct,
 )
 
@@ -162,10 +162,10 @@ class _Run:
             self.cost_B = cost if self.cost_B is None else self.cost_B + cost
 
     def filter(self, table: Table, step: Filter) -> Table:
-        edge_N, found_N = self.index.find(*self.ranges_for(table, step.edge))
-        if not step.holds:
-            return table.take(~found_N)
-        return costlier(table, self.engine.edge_cost(edge_N)).take(found_N)
+        ranges = self.ranges_for(table, step.edge)
+        if step.holds:
+            return self.keep_found(table, *ranges)
+        return table.take(~self.index.find(*ranges)[1])
 
     def ranges_for(self, table: Table, edge: Edge) -> tuple[AnyInts, AnyInts, AnyInts]:
         """For each row the neighbours at one end of an atom, and the value at the other end."""
@@ -319,7 +319,7 @@ class _Run:
         )
         count_N = stop_N - start_N
         if self.too_many(count_N):
-            return parts(table, count_N, self.engine.rows_at_once)
+            return in_parts(table, count_N, self.engine.rows_at_once)
         edge_N = positions(start_N, count_N)
         grown = table.repeated(count_N, step.start if step.leave else None)
         grown = costlier(grown, self.engine.edge_cost(edge_N))
@@ -334,7 +334,7 @@ class _Run:
         start_N = np.searchsorted(right_key, left_key, "left")
         stop_N = np.searchsorted(right_key, left_key, "right")
         if self.too_many(stop_N - start_N):
-            return parts(left, stop_N - start_N, self.engine.rows_at_once)
+            return in_parts(left, stop_N - start_N, self.engine.rows_at_once)
         row_N, at_N = expand(start_N, stop_N)
         matched = right.take(order[at_N])
         joined = costlier(left.take(row_N), matched.cost_N)

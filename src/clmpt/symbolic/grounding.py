@@ -159,11 +159,9 @@ class Grounder:
                 continue
             touching = [atom for atom in steps_of if variable in (atom.head, atom.tail)]
             for one, other in combinations(touching, 2):
-                relation, end = walk.outward(one, variable)
-                other_relation, other_end = walk.outward(other, variable)
-                same = self.plain(relation) == self.plain(other_relation)
+                same_relation, same_end = self.alike(walk, one, other, variable)
                 in_a_chain = len(touching) == 2 and one.relation != other.relation
-                bad |= same if in_a_chain else same & (end == other_end)
+                bad |= same_relation if in_a_chain else same_relation & same_end
         return bad
 
     def repeats_an_atom(self, walk: _Walk) -> Bools:
@@ -183,12 +181,14 @@ class Grounder:
         far = [atom.tail if atom.head == variable else atom.head for atom in (one, other)]
         if any(isinstance(end, Variable) for end in far) and far[0] != far[1]:
             return np.zeros(len(walk), np.bool_)
-        (relation, end), (other_relation, other_end) = (
-            walk.outward(one, variable),
-            walk.outward(other, variable),
-        )
-        same: Bools = (self.plain(relation) == self.plain(other_relation)) & (end == other_end)
-        return same
+        same_relation, same_end = self.alike(walk, one, other, variable)
+        return same_relation & same_end
+
+    def alike(self, walk: _Walk, one: Atom, other: Atom, variable: Variable) -> tuple[Bools, Bools]:
+        """Whether two atoms leave a variable by one relation, and whether for one entity."""
+        relation, end = walk.outward(one, variable)
+        other_relation, other_end = walk.outward(other, variable)
+        return self.plain(relation) == self.plain(other_relation), end == other_end
 
     def plain(self, relation: Ints) -> Ints:
         """One number for a relation and for its inverse's inverse, where the graph has both."""
@@ -248,10 +248,14 @@ class _Walk:
 
     def follow(self, path: list[Atom], first: Variable) -> None:
         if first not in self.values and not any(self.known(a.head, a.tail) for a in path[:1]):
-            inhabited = self.grounder.inhabited
-            self.values[first] = inhabited[self.rng.integers(len(inhabited), size=self.count)]
+            self.values[first] = self.anywhere()
         for atom in path:
             self.step(atom)
+
+    def anywhere(self) -> Ints:
+        """A random entity that has edges, for each walk."""
+        inhabited = self.grounder.inhabited
+        return inhabited[self.rng.integers(len(inhabited), size=self.count)]
 
     def known(self, *ends: Term) -> bool:
         return any(self.value(end) is not None for end in ends)
@@ -273,9 +277,7 @@ class _Walk:
             self.relation(atom.relation),
         )
         if head is None and tail is None:
-            inhabited = self.grounder.inhabited
-            head = inhabited[self.rng.integers(len(inhabited), size=self.count)]
-            self.values[atom.head] = head
+            head = self.values[atom.head] = self.anywhere()
         forward = head is not None
         near, far = (head, tail) if forward else (tail, head)
         assert near is not None

@@ -51,7 +51,7 @@ def halves(query_B: Ints) -> list[Ints]:
     return [query_B[:middle], query_B[middle:]]
 
 
-def parts(table: Table, count_N: AnyInts, limit: int) -> list[Table]:
+def in_parts(table: Table, count_N: AnyInts, limit: int) -> list[Table]:
     """The table cut where its growth fills the limit; a row that alone exceeds it stands alone."""
     part_N = (np.cumsum(count_N) - count_N) // limit
     cuts = [0, *(np.flatnonzero(part_N[1:] != part_N[:-1]) + 1).tolist(), len(table)]
