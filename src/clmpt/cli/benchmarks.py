@@ -129,8 +129,8 @@ def _protocol(graph: KnowledgeGraph, options: argparse.Namespace) -> Protocol:
     return Protocol(observed, full, options.max_answers or (_MAX_HARD if held_out else 0))
 
 
-def _write(queries: QuerySet, graph: KnowledgeGraph, out: Path) -> None:
-    if out.suffix == ".jsonl":
+def _write(queries: QuerySet, graph: KnowledgeGraph | None, out: Path) -> None:
+    if out.suffix == ".jsonl" and graph:
         write_json_lines(queries, graph, out)
     else:
         queries.save(out)
@@ -148,26 +148,23 @@ def queries(options: argparse.Namespace) -> None:
         found = read_json_lines(source, graph)
     else:
         found = QuerySet.open(source)
-    _check_graph(found, graph, source)
-    for group in found.groups if graph else ():
-        assert graph is not None
-        group.check(len(graph.entities), 2 * len(graph.relations))
+    if graph:
+        _check_graph(found, graph, source)
     if options.out:
         out = Path(options.out)
         refuse_existing(out)
         if graph and "graph" not in found.about:
             found = QuerySet(found.groups, {**found.about, "graph": graph.fingerprint})
-        if out.suffix == ".jsonl" and graph:
-            write_json_lines(found, graph, out)
-        else:
-            found.save(out)
+        _write(found, graph, out)
     _show_groups(found, options, Path(options.out or source), time.perf_counter() - started)
 
 
-def _check_graph(queries: QuerySet, graph: KnowledgeGraph | None, source: Path) -> None:
+def _check_graph(queries: QuerySet, graph: KnowledgeGraph, source: Path) -> None:
     made_for = queries.about.get("graph")
-    if graph and made_for and made_for != graph.fingerprint:
+    if made_for and made_for != graph.fingerprint:
         raise DataError(f"'{source}' was made from another graph: its ids mean other names there.")
+    for group in queries.groups:
+        group.check(len(graph.entities), 2 * len(graph.relations))
 
 
 def _show_groups(
