@@ -116,6 +116,21 @@ def test_sample_and_convert(films: str, tmp_path: Path, capsys: pytest.CaptureFi
         assert main(["solve", films, query]) == 0
 
 
+def test_queries_of_another_graph_are_refused(
+    films: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out, other = str(tmp_path / "q.queries"), tmp_path / "other.tsv"
+    other.write_text("a\tr\tb\n")
+    assert (
+        main(["sample", films, "--shapes", "1p", "--count", "3", "--workers", "1", "--out", out])
+        == 0
+    )
+    assert main(["queries", out, "--graph", films]) == 0
+    capsys.readouterr()
+    assert main(["queries", out, "--graph", str(other)]) == 2
+    assert "was made from another graph" in capsys.readouterr().err
+
+
 def test_a_killed_sampling_goes_on_and_ends_the_same(films: str, tmp_path: Path) -> None:
     command = [
         "sample",
