@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from clmpt.errors import AmbiguousName, DataError, QueryError, UnknownName, UnknownSplit
 from clmpt.graph.edges import NO_KEY, EdgeIndex, Ints
-from clmpt.graph.names import NameTable
+from clmpt.graph.names import NameTable, open_names, save_names
 from clmpt.graph.storage import new_folder, open_array, open_json, save_array, save_json
 from clmpt.logic.formula import Id, Name, Placeholder, Query, Symbol
 
@@ -129,9 +129,9 @@ class KnowledgeGraph:
             ):
                 save_array(scratch, name, array)
             for vocabulary, stem in ((self.entities, "entity"), (self.relations, "relation")):
-                _save_table(scratch, f"{stem}_names", vocabulary.names)
+                save_names(scratch, f"{stem}_names", vocabulary.names)
                 if vocabulary.labels:
-                    _save_table(scratch, f"{stem}_labels", vocabulary.labels)
+                    save_names(scratch, f"{stem}_labels", vocabulary.labels)
             save_json(scratch / "graph.json", self.about)
 
     @cached_property
@@ -268,30 +268,13 @@ def _signature(pairs: Ints) -> tuple[int, int]:
     return len(pairs), int((mixed ^ (mixed >> np.uint64(29))).sum(dtype=np.uint64))
 
 
-def _save_table(folder: Path, stem: str, table: NameTable) -> None:
-    save_array(folder, f"{stem}_bytes", table.bytes_)
-    save_array(folder, f"{stem}_offsets", table.offsets)
-    save_array(folder, f"{stem}_order", table.order)
-
-
-def _open_table(folder: Path, stem: str) -> NameTable:
-    table = NameTable(
-        open_array(folder, f"{stem}_bytes", "u"),
-        open_array(folder, f"{stem}_offsets", "i"),
-        open_array(folder, f"{stem}_order", "i"),
-    )
-    if len(table.offsets) != len(table) + 1 or not table.is_sound:
-        raise DataError(f"The names in '{folder}' do not fit together. Import the graph again.")
-    return table
-
-
 def _opened(folder: Path, about: dict[str, Any]) -> KnowledgeGraph:
     if about["format"] != FORMAT:
         raise DataError(f"'{folder}' is in the format '{about['format']}'; this is for '{FORMAT}'.")
     vocabularies = []
     for kind in ("entity", "relation"):
-        names = _open_table(folder, f"{kind}_names")
-        labels = _open_table(folder, f"{kind}_labels") if about["labels"][kind] else None
+        names = open_names(folder, f"{kind}_names")
+        labels = open_names(folder, f"{kind}_labels") if about["labels"][kind] else None
         vocabularies.append(Vocabulary(kind, names, labels))
     entities, relations = vocabularies
     index = EdgeIndex(

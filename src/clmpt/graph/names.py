@@ -6,9 +6,13 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
+
+from clmpt.errors import DataError
+from clmpt.graph.storage import IMPORT_AGAIN, open_array, save_array
 
 _MANY = 200_000  # beyond this, suggestions look only at names that start alike
 
@@ -85,6 +89,23 @@ class NameTable:
             text, choices, processor=utils.default_process, limit=count, score_cutoff=70
         )
         return list(dict.fromkeys(choice for choice, _score, _index in found))
+
+
+def save_names(folder: Path, stem: str, table: NameTable) -> None:
+    save_array(folder, f"{stem}_bytes", table.bytes_)
+    save_array(folder, f"{stem}_offsets", table.offsets)
+    save_array(folder, f"{stem}_order", table.order)
+
+
+def open_names(folder: Path, stem: str, way_out: str = IMPORT_AGAIN) -> NameTable:
+    table = NameTable(
+        open_array(folder, f"{stem}_bytes", "u", way_out),
+        open_array(folder, f"{stem}_offsets", "i", way_out),
+        open_array(folder, f"{stem}_order", "i", way_out),
+    )
+    if len(table.offsets) != len(table) + 1 or not table.is_sound:
+        raise DataError(f"The names in '{folder}' do not fit together. {way_out}")
+    return table
 
 
 class _Ranked(Sequence[bytes]):

@@ -20,6 +20,7 @@ import numpy.typing as npt
 from clmpt.errors import DataError
 
 _LARGEST_JSON = 64 * 2**20
+IMPORT_AGAIN = "Import the graph again."
 
 
 def refuse_existing(path: Path) -> None:
@@ -76,17 +77,15 @@ def save_array(folder: Path, name: str, array: npt.NDArray[Any]) -> None:
         os.fsync(file.fileno())
 
 
-def open_array(folder: Path, name: str, kind: str, dimensions: int = 1) -> npt.NDArray[Any]:
-    """A memory map of an array whose dtype kind ('i', 'u', …) and dimensions are as promised."""
+def open_array(folder: Path, name: str, kind: str, way_out: str = IMPORT_AGAIN) -> npt.NDArray[Any]:
+    """A memory map of a flat array whose dtype kind ('i', 'u', …) is as promised."""
     path = folder / f"{name}.npy"
     try:
         array: npt.NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
     except (OSError, ValueError, EOFError, SyntaxError) as error:
-        raise DataError(
-            f"'{path}' is missing or damaged ({_plain(error)}). Import the graph again."
-        ) from None
-    if not isinstance(array, np.ndarray) or array.dtype.kind != kind or array.ndim != dimensions:
-        raise DataError(f"'{path}' does not hold what it should. Import the graph again.")
+        raise DataError(f"'{path}' is missing or damaged ({_plain(error)}). {way_out}") from None
+    if not isinstance(array, np.ndarray) or array.dtype.kind != kind or array.ndim != 1:
+        raise DataError(f"'{path}' does not hold what it should. {way_out}")
     return np.asarray(
         array
     )  # the plain view of the map: numpy's own class for maps is slow to index
