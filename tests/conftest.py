@@ -9,6 +9,9 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+# Tensors here are tiny and tests run side by side: more threads each would only wait for another.
+os.environ["OMP_NUM_THREADS"] = "1"
+
 sys.path.insert(0, str(Path(__file__).parent))
 
 # Each run looks at new examples, but a build is the same each time; a law that breaks at home

@@ -100,3 +100,15 @@ class UnknownSplit(ClmptError):
 
 class SamplingError(ClmptError):
     """A shape that cannot be sampled."""
+
+
+class SettingError(ClmptError):
+    """A setting that is unknown, out of range, or does not go with another."""
+
+
+class WrongGraph(DataError):
+    """A model that was made for a graph with other names."""
+
+
+class TrainingError(ClmptError):
+    """Training that cannot go on."""

@@ -1,0 +1,119 @@
+"""Settings: frozen, typed, closed; from TOML and the command line, and kept in run folders.
+
+An unknown key or a value of the wrong kind is refused with what would be right.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, Literal, get_args, get_type_hints
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+from clmpt.errors import DataError, SettingError
+
+_LARGEST_FILE = 2**20
+
+Model = Literal["complex", "distmult", "transe", "rotate"]
+
+
+def _check_kinds(settings: object) -> None:
+    for name, kind in get_type_hints(type(settings)).items():
+        value = getattr(settings, name)
+        if choices := get_args(kind):
+            if value not in choices:
+                listed = ", ".join(map(str, choices))
+                raise SettingError(f"'{name}' must be one of {listed}, not {value!r}.")
+        elif kind is float and type(value) is int:
+            object.__setattr__(settings, name, float(value))
+        elif type(value) is not kind:
+            raise SettingError(f"'{name}' must be of type {kind.__name__}, not {value!r}.")
+
+
+def _at_least(name: str, value: float, least: int) -> None:
+    if not least <= value < float("inf"):
+        raise SettingError(f"'{name}' must be {least} or more, not {value}.")
+
+
+@dataclass(frozen=True)
+class Pretraining:
+    """How a link predictor is made. What each model starts from is in `DEFAULTS`."""
+
+    model: Model = "complex"
+    rank: int = 200  # numbers per entity; complex numbers for ComplEx and RotatE
+    epochs: int = 30
+    batch: int = 1000  # questions (distinct entity and relation) per step
+    learning_rate: float = 0.1
+    decay: Literal["none", "linear"] = "none"  # of the learning rate, over all epochs
+    initial_scale: float = 1e-3  # how large the numbers are that training starts from
+    regularisation: float = 0.05  # weight of N3 (complex, distmult)
+    negatives: int = 256  # entities drawn per batch (transe, rotate)
+    margin: float = 9.0  # (transe, rotate)
+    temperature: float = 1.0  # how much hard negatives count for more (transe, rotate)
+    validate_every: int = 1  # epochs
+    patience: int = 5  # validations without a better one before training stops
+    seed: int = 0
+    device: str = "auto"
+    precision: Literal["float32", "bfloat16"] = "float32"
+    compile: bool = False
+
+    def __post_init__(self) -> None:
+        _check_kinds(self)
+        for name in ("rank", "epochs", "batch", "negatives", "validate_every", "patience"):
+            _at_least(name, getattr(self, name), 1)
+        for name in ("regularisation", "margin", "temperature", "seed"):
+            _at_least(name, getattr(self, name), 0)
+        for name in ("learning_rate", "initial_scale"):
+            if not 0 < getattr(self, name) < float("inf"):
+                raise SettingError(f"'{name}' must be above 0, not {getattr(self, name)}.")
+
+
+_DISTANCE = {"learning_rate": 1e-3, "initial_scale": 0.05, "epochs": 100, "batch": 512}
+DEFAULTS: dict[str, Pretraining] = {
+    "complex": Pretraining(),
+    "distmult": Pretraining(model="distmult"),
+    "transe": Pretraining(model="transe", **_DISTANCE),  # type: ignore[arg-type]
+    "rotate": Pretraining(model="rotate", **_DISTANCE),  # type: ignore[arg-type]
+}
+
+
+def pretraining(given: Mapping[str, Any]) -> Pretraining:
+    """The settings of the model that `given` names, with what else is given in place of defaults.
+
+    >>> pretraining({"model": "transe", "rank": 50}).learning_rate
+    0.001
+    >>> pretraining({"rnak": 50})
+    Traceback (most recent call last):
+    clmpt.errors.SettingError: There is no setting 'rnak'. Did you mean 'rank'?
+    """
+    model = given.get("model", "complex")
+    if model not in DEFAULTS:
+        raise SettingError(f"There is no model '{model}'. There are: {', '.join(DEFAULTS)}.")
+    known = [field.name for field in fields(Pretraining)]
+    for name in given:
+        if name not in known:
+            near = get_close_matches(name, known, 1)
+            hint = f"Did you mean '{near[0]}'?" if near else f"There are: {', '.join(known)}."
+            raise SettingError(f"There is no setting '{name}'. {hint}")
+    return replace(DEFAULTS[model], **given)
+
+
+def read_toml(path: str | Path) -> dict[str, Any]:
+    """The tables of a settings file."""
+    path = Path(path)
+    try:
+        if path.stat().st_size > _LARGEST_FILE:
+            raise DataError(f"'{path}' is larger than a settings file can be.")
+        tables: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise DataError(f"'{path}' cannot be read: {error.strerror or error}.") from None
+    except (ValueError, RecursionError) as error:
+        raise DataError(f"'{path}' is not TOML: {error}.") from None
+    return tables

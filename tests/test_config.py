@@ -1,0 +1,56 @@
+"""Settings are closed: what is unknown or out of range is refused with what would be right."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from clmpt.config import DEFAULTS, pretraining, read_toml
+from clmpt.errors import DataError, SettingError
+
+
+@pytest.mark.parametrize(
+    ("given", "reason"),
+    [
+        ({"rnak": 5}, "Did you mean 'rank'"),
+        ({"colour": 5}, "There are: model, rank"),
+        ({"model": "conve"}, "complex, distmult, transe, rotate"),
+        ({"rank": 0}, "'rank' must be 1 or more, not 0"),
+        ({"rank": 2.5}, "'rank' must be of type int"),
+        ({"rank": True}, "'rank' must be of type int"),
+        ({"learning_rate": 0}, "above 0"),
+        ({"learning_rate": float("nan")}, "above 0"),
+        ({"regularisation": float("inf")}, "0 or more"),
+        ({"decay": "cosine"}, "one of none, linear"),
+        ({"compile": 1}, "type bool"),
+    ],
+)
+def test_bad_settings_are_refused(given: dict[str, Any], reason: str) -> None:
+    with pytest.raises(SettingError, match=reason):
+        pretraining(given)
+
+
+def test_each_model_has_its_own_defaults() -> None:
+    assert set(DEFAULTS) == {"complex", "distmult", "transe", "rotate"}
+    assert all(settings.model == name for name, settings in DEFAULTS.items())
+    assert pretraining({"model": "rotate", "learning_rate": 1}).learning_rate == 1.0
+    assert isinstance(pretraining({"learning_rate": 1}).learning_rate, float)
+
+
+@pytest.mark.parametrize("content", ["a = ", "\x00", "a = 1\na = 2", "[[" * 5000])
+def test_what_is_not_toml_is_refused(content: str, tmp_path: Path) -> None:
+    path = tmp_path / "settings.toml"
+    path.write_text(content)
+    with pytest.raises(DataError, match="not TOML"):
+        read_toml(path)
+
+
+def test_a_missing_or_huge_file_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="cannot be read"):
+        read_toml(tmp_path / "none.toml")
+    huge = tmp_path / "huge.toml"
+    huge.write_text("#" * 2_000_000)
+    with pytest.raises(DataError, match="larger"):
+        read_toml(huge)

@@ -1,0 +1,232 @@
+"""Scores by hand, and ρ: the arg max that it claims to be."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from torch import Tensor
+
+from clmpt.config import pretraining
+from clmpt.errors import DataError, SettingError
+from clmpt.graph.knowledge_graph import KnowledgeGraph
+from clmpt.neural.predictors.complex import ComplEx
+from clmpt.neural.predictors.distmult import DistMult
+from clmpt.neural.predictors.models import MODELS, fresh_predictor
+from clmpt.neural.predictors.predictor import BilinearPredictor, EmbeddingPredictor
+from clmpt.neural.predictors.rotate import RotatE
+from clmpt.neural.predictors.transe import TransE
+
+NO_INVERSES = torch.tensor([-1])
+
+
+def numbers(*values: float) -> Tensor:
+    return torch.tensor(values, dtype=torch.float64)
+
+
+def random_predictor(model: str, seed: int = 0) -> EmbeddingPredictor:
+    """Six entities, three relations of which the first two have inverses in rows 3 and 4."""
+    generator = torch.Generator().manual_seed(seed)
+    tables = MODELS[model].initial(6, 5, 4, 1.0, generator)
+    inverse_R = torch.tensor([3, 4, -1])
+    return MODELS[model](*(table.double() for table in tables), inverse_R)
+
+
+def one(predictor: EmbeddingPredictor) -> float:
+    index = torch.tensor([0])
+    return predictor.score(index, index, torch.tensor([1])).item()
+
+
+def test_complex_by_hand() -> None:
+    # h = 1 + 2i, r = 3 - i, t = 2 + i. r h = (3 + 2) + (6 - 1)i = 5 + 5i.
+    # Re((5 + 5i)(2 - i)) = 10 + 5 = 15.
+    entities = torch.stack([numbers(1, 2), numbers(2, 1)])
+    assert one(ComplEx(entities, numbers(3, -1)[None], NO_INVERSES)) == 15
+
+
+def test_distmult_by_hand() -> None:
+    # 1·3·2 + 2·(-1)·1 = 4
+    entities = torch.stack([numbers(1, 2), numbers(2, 1)])
+    assert one(DistMult(entities, numbers(3, -1)[None], NO_INVERSES)) == 4
+
+
+def test_transe_by_hand() -> None:
+    # |1 + 3 - 2| + |2 - 1 - 1| = 2
+    entities = torch.stack([numbers(1, 2), numbers(2, 1)])
+    assert one(TransE(entities, numbers(3, -1)[None], NO_INVERSES)) == -2
+
+
+def test_rotate_by_hand() -> None:
+    # A quarter turn takes 1 + 2i to -2 + i; from there to 2 + i it is 4.
+    entities = torch.stack([numbers(1, 2), numbers(2, 1)])
+    turn = RotatE(entities, numbers(math.pi / 2)[None], NO_INVERSES)
+    assert one(turn) == pytest.approx(-4)
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_scores_of_all_agree_with_scores_of_one(model: str) -> None:
+    predictor = random_predictor(model)
+    relation, entity = torch.tensor([0, 1, 2, 4]), torch.tensor([5, 0, 3, 3])
+    tails, heads = predictor.score_tails(entity, relation), predictor.score_heads(relation, entity)
+    for other in range(6):
+        others = torch.full_like(entity, other)
+        torch.testing.assert_close(tails[:, other], predictor.score(entity, relation, others))
+        torch.testing.assert_close(heads[:, other], predictor.score(others, relation, entity))
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_a_backward_question_takes_the_inverse_row_where_there_is_one(model: str) -> None:
+    predictor = random_predictor(model)
+    entity = torch.tensor([1, 2, 3])
+    # Directed relations 3, 4, 5 are 0, 1, 2 read backwards; rows 3 and 4 are inverses, 2 has none.
+    answers = predictor.score_answers(entity, torch.tensor([3, 4, 5]))
+    torch.testing.assert_close(answers[:2], predictor.score_tails(entity[:2], torch.tensor([3, 4])))
+    torch.testing.assert_close(answers[2:], predictor.score_heads(torch.tensor([2]), entity[2:]))
+    forward = predictor.score_answers(entity, torch.tensor([0, 1, 2]))
+    torch.testing.assert_close(forward, predictor.score_tails(entity, torch.tensor([0, 1, 2])))
+
+
+# --- ρ --------------------------------------------------------------------------------------------
+
+
+def inferred(
+    predictor: EmbeddingPredictor, to_head: bool, negated: bool, penalty: float | None = None
+) -> Tensor:
+    """ρ from entity 0 across relation 1."""
+    source, relation = predictor.entities_ED[:1].detach(), torch.tensor([1])
+    if to_head:
+        return predictor.infer_head(relation, source, negated=negated, penalty=penalty).detach()
+    return predictor.infer_tail(source, relation, negated=negated, penalty=penalty).detach()
+
+
+def truth(predictor: EmbeddingPredictor, to_head: bool, negated: bool, x_1D: Tensor) -> Tensor:
+    """The score of the atom between entity 0 and x; of its negation where that is meant."""
+    source, relation = predictor.entities_ED[:1].detach(), predictor.relations_SW[1:2].detach()
+    if to_head:
+        score = predictor.match(predictor.carry(x_1D, relation), source)
+    else:
+        score = predictor.match(predictor.carry(source, relation), x_1D)
+    return -score.sum() if negated else score.sum()
+
+
+CASES = [(to_head, negated) for to_head in (False, True) for negated in (False, True)]
+
+
+@pytest.mark.parametrize(("to_head", "negated"), CASES)
+@pytest.mark.parametrize("model", ["complex", "distmult"])
+@pytest.mark.parametrize("penalty", [0.01, 0.7])
+def test_the_full_form_maximises_the_regularised_score(
+    model: str, penalty: float, to_head: bool, negated: bool
+) -> None:
+    predictor = random_predictor(model)
+
+    def objective(x_1D: Tensor) -> Tensor:
+        return truth(predictor, to_head, negated, x_1D) - penalty * x_1D.norm() ** 3
+
+    best = inferred(predictor, to_head, negated, penalty).requires_grad_()
+    top = objective(best)
+    (slope,) = torch.autograd.grad(top, best)
+    assert slope.abs().max() < 1e-9 * max(1.0, float(best.detach().abs().max()))
+    generator = torch.Generator().manual_seed(1)
+    for size in (1e-3, 0.1, 1.0, 10.0):
+        for _ in range(200):
+            step = torch.randn(best.shape, generator=generator, dtype=torch.float64) * size
+            assert objective(best.detach() + step) <= top + 1e-12
+
+
+@pytest.mark.parametrize(("to_head", "negated"), CASES)
+@pytest.mark.parametrize("model", ["complex", "distmult"])
+def test_the_simplified_form_is_best_among_vectors_of_its_length(
+    model: str, to_head: bool, negated: bool
+) -> None:
+    predictor = random_predictor(model)
+    best = inferred(predictor, to_head, negated)
+    top = truth(predictor, to_head, negated, best)
+    generator = torch.Generator().manual_seed(1)
+    for _ in range(200):
+        other = torch.randn(best.shape, generator=generator, dtype=torch.float64)
+        other *= best.norm() / other.norm()
+        assert truth(predictor, to_head, negated, other) < top
+    full = inferred(predictor, to_head, negated, 0.3)
+    torch.testing.assert_close(full / full.norm(), best / best.norm())
+
+
+@pytest.mark.parametrize("to_head", [False, True])
+@pytest.mark.parametrize("model", ["transe", "rotate"])
+def test_distances_are_zero_at_what_is_inferred(model: str, to_head: bool) -> None:
+    predictor = random_predictor(model)
+    best = inferred(predictor, to_head, negated=False)
+    assert truth(predictor, to_head, False, best) == pytest.approx(0, abs=1e-12)
+    torch.testing.assert_close(inferred(predictor, to_head, negated=True), -best)
+
+
+def test_complex_messages_by_hand() -> None:
+    # z = 1 + 2i, r = 3 - i: r z = 5 + 5i to a tail; conj(r) z = (3 + i)(1 + 2i) = 1 + 7i to a head.
+    entities, relation = numbers(1, 2)[None], numbers(3, -1)[None]
+    predictor = ComplEx(entities, relation, NO_INVERSES)
+    found = predictor.infer(
+        entities.expand(4, 2),
+        torch.zeros(4, dtype=torch.int64),
+        to_head_A=torch.tensor([False, True, False, True]),
+        negated_A=torch.tensor([False, False, True, True]),
+    )
+    assert found.tolist() == [[5, 5], [1, 7], [-5, -5], [-1, -7]]
+    # With λ = 1/3 the denominator is the square root of the length: ‖5 + 5i‖ = √50.
+    full = predictor.infer_tail(entities, torch.tensor([0]), penalty=1 / 3)
+    assert full.tolist()[0] == pytest.approx([5 / 50**0.25] * 2)
+
+
+def test_nothing_is_divided_by_zero() -> None:
+    predictor = ComplEx(torch.zeros(1, 2), torch.zeros(1, 2), NO_INVERSES)
+    found = predictor.infer_tail(torch.zeros(1, 2), torch.tensor([0]), penalty=1.0)
+    assert found.tolist() == [[0, 0]]
+
+
+@pytest.mark.parametrize("model", ["transe", "rotate"])
+def test_a_distance_has_no_penalised_form(model: str) -> None:
+    with pytest.raises(SettingError, match="no closed form"):
+        inferred(random_predictor(model), False, False, penalty=0.1)
+
+
+def test_a_penalty_of_nothing_is_refused() -> None:
+    with pytest.raises(SettingError, match="above 0"):
+        inferred(random_predictor("complex"), False, False, penalty=0.0)
+
+
+# --- tables ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_a_fresh_predictor_has_a_row_for_every_direction(model: str) -> None:
+    plain = KnowledgeGraph.from_triples([("a", "r", "b"), ("b", "s", "c")])
+    doubled = KnowledgeGraph.from_triples([("a", "r", "b"), ("b", "r'", "a")])
+    settings = pretraining({"model": model, "rank": 3})
+    assert len(fresh_predictor(plain, settings).relations_SW) == 4
+    assert fresh_predictor(plain, settings).inverse_R.tolist() == [2, 3]
+    assert len(fresh_predictor(doubled, settings).relations_SW) == 2
+    assert fresh_predictor(doubled, settings).inverse_R.tolist() == [1, 0]
+
+
+def test_a_seed_gives_the_same_numbers() -> None:
+    graph = KnowledgeGraph.from_triples([("a", "r", "b")])
+    first, second, other = (
+        fresh_predictor(graph, pretraining({"rank": 3, "seed": seed})).entities_ED
+        for seed in (5, 5, 6)
+    )
+    assert torch.equal(first, second)
+    assert not torch.equal(first, other)
+
+
+@pytest.mark.parametrize(
+    ("model", "widths"), [("complex", (5, 5)), ("transe", (4, 6)), ("rotate", (4, 4))]
+)
+def test_tables_that_do_not_go_together_are_refused(model: str, widths: tuple[int, int]) -> None:
+    with pytest.raises(DataError, match=r"width|wide"):
+        MODELS[model](torch.zeros(2, widths[0]), torch.zeros(1, widths[1]), NO_INVERSES)
+
+
+def test_moduli_are_those_of_complex_numbers() -> None:
+    predictor = random_predictor("complex")
+    assert isinstance(predictor, BilinearPredictor)
+    assert predictor.modulus(numbers(3, 5, 4, 12)[None]).tolist() == [[5, 13]]
