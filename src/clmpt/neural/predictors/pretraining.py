@@ -1,0 +1,138 @@
+"""Pre-training, step by step. Whoever drives it decides when to validate, save or stop.
+
+What a step does depends only on the settings, the tables and the step's number, never on a
+generator's hidden state: so a run that goes on from saved tables is the run that was not stopped.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from clmpt.config import Pretraining
+from clmpt.errors import TrainingError
+from clmpt.graph.links import Links
+from clmpt.neural.predictors.objectives import Batch, sampled_loss, softmax_loss
+from clmpt.neural.predictors.predictor import BilinearPredictor, EmbeddingPredictor
+
+# Shapes: B questions of a batch, P all questions, K negatives
+
+_ORDER, _NEGATIVES = 0, 1  # what random numbers are for, so that no two uses share a stream
+
+
+class Pretrainer:
+    """A predictor, its optimizer and how many steps they have done."""
+
+    def __init__(self, predictor: EmbeddingPredictor, links: Links, settings: Pretraining) -> None:
+        if not len(links):
+            raise TrainingError("There are no facts to train on.")
+        self.predictor, self.links, self.settings = predictor, links, settings
+        self.device = predictor.entities_ED.device
+        self.steps_done = 0
+        self.steps_per_epoch = math.ceil(len(links) / settings.batch)
+        self.steps = settings.epochs * self.steps_per_epoch
+        self.optimizer = _optimizer(predictor, settings)
+        self._loss = torch.compile(self._eager_loss) if settings.compile else self._eager_loss
+        self._order_P: tuple[int, np.ndarray[tuple[int], np.dtype[np.int64]]] | None = None
+
+    def step(self) -> Tensor:
+        """The loss before this step, on the device; reading its value there waits for the step."""
+        settings = self.settings
+        batch = self._batch()
+        for group in self.optimizer.param_groups:
+            group["lr"] = self.learning_rate
+        with torch.autocast(
+            self.device.type, torch.bfloat16, enabled=settings.precision == "bfloat16"
+        ):
+            loss: Tensor = self._loss(batch)
+        self.optimizer.zero_grad(set_to_none=True)
+        loss.backward()  # type: ignore[no-untyped-call]
+        self.optimizer.step()
+        self.steps_done += 1
+        return loss.detach()
+
+    @property
+    def learning_rate(self) -> float:
+        """That of the next step."""
+        left = 1 - self.steps_done / self.steps if self.settings.decay == "linear" else 1.0
+        return self.settings.learning_rate * left
+
+    @property
+    def epoch(self) -> int:
+        """Epochs that are finished."""
+        return self.steps_done // self.steps_per_epoch
+
+    # --- going on where a run was -----------------------------------------------------------------
+
+    def state(self) -> dict[str, Tensor]:
+        """All that the next steps depend on, besides settings and graph."""
+        found = {f"model.{name}": value for name, value in self.predictor.state_dict().items()}
+        for number, (_, slots) in enumerate(sorted(self.optimizer.state_dict()["state"].items())):
+            for name, value in slots.items():
+                found[f"optimizer.{number}.{name}"] = torch.as_tensor(value)
+        return found
+
+    def restore(self, state: Mapping[str, Tensor], steps_done: int) -> None:
+        expected = set(self.state()) if self.steps_done else None
+        model = {k.removeprefix("model."): v for k, v in state.items() if k.startswith("model.")}
+        slots: dict[int, dict[str, Tensor]] = {}
+        for name, value in state.items():
+            kind, *rest = name.split(".")
+            if kind == "optimizer":
+                slots.setdefault(int(rest[0]), {})[rest[1]] = value
+        if expected is not None and expected != set(state):
+            raise TrainingError("The saved state is of another kind of training.")
+        self.predictor.load_state_dict(model)
+        groups = self.optimizer.state_dict()["param_groups"]
+        self.optimizer.load_state_dict({"state": slots, "param_groups": groups})
+        self.steps_done = steps_done
+
+    # --- one step ---------------------------------------------------------------------------------
+
+    def _eager_loss(self, batch: Batch) -> Tensor:
+        settings = self.settings
+        if isinstance(self.predictor, BilinearPredictor):
+            return softmax_loss(self.predictor, batch, settings.regularisation)
+        drawn_K = self._random(_NEGATIVES, self.steps_done).integers(
+            len(self.predictor.entities_ED), size=settings.negatives
+        )
+        negative_K = torch.from_numpy(drawn_K).to(self.device)
+        return sampled_loss(
+            self.predictor, batch, negative_K, settings.margin, settings.temperature
+        )
+
+    def _batch(self) -> Batch:
+        epoch, within = divmod(self.steps_done, self.steps_per_epoch)
+        if self._order_P is None or self._order_P[0] != epoch:
+            self._order_P = epoch, self._random(_ORDER, epoch).permutation(len(self.links))
+        size = self.settings.batch
+        return batch_of(
+            self.links.take(self._order_P[1][within * size : (within + 1) * size]), self.device
+        )
+
+    def _random(self, purpose: int, number: int) -> np.random.Generator:
+        return np.random.default_rng([self.settings.seed, purpose, number])
+
+
+def batch_of(links: Links, device: torch.device) -> Batch:
+    """Questions as tensors on a device."""
+    columns = (
+        links.entity_P,
+        links.directed_P,
+        links.answers.counts,
+        links.answers.owners,
+        np.asarray(links.answers.entities, np.int64),
+    )
+    return Batch(*(torch.from_numpy(column).to(device) for column in columns))
+
+
+def _optimizer(predictor: EmbeddingPredictor, settings: Pretraining) -> torch.optim.Optimizer:
+    """Adagrad for the softmax (Lacroix et al.), Adam for sampled negatives (Sun et al.)."""
+    parameters = list(predictor.parameters())
+    if isinstance(predictor, BilinearPredictor):
+        return torch.optim.Adagrad(parameters, settings.learning_rate)
+    return torch.optim.Adam(parameters, settings.learning_rate)

@@ -1,0 +1,120 @@
+"""Grouping changes the work, not the numbers."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from clmpt.config import pretraining
+from clmpt.graph.knowledge_graph import KnowledgeGraph
+from clmpt.graph.links import links_of
+from clmpt.neural.predictors import objectives
+from clmpt.neural.predictors.models import MODELS, fresh_predictor
+from clmpt.neural.predictors.objectives import sampled_loss, softmax_loss
+from clmpt.neural.predictors.predictor import BilinearPredictor
+from clmpt.neural.predictors.pretraining import batch_of
+from clmpt.neural.predictors.transe import TransE
+from toy import films, random_graph
+
+CPU = torch.device("cpu")
+
+
+def predictor_for(graph: KnowledgeGraph, model: str) -> BilinearPredictor:
+    settings = pretraining({"model": model, "rank": 4, "initial_scale": 0.7})
+    predictor = fresh_predictor(graph, settings).double()
+    assert isinstance(predictor, BilinearPredictor)
+    return predictor
+
+
+def plain_loss(predictor: BilinearPredictor, graph: KnowledgeGraph, weight: float) -> Tensor:
+    """The objective as its authors write it: one row of scores and one N3 term per triple."""
+    links = links_of(graph, "train").one_by_one()
+    entity, answer = torch.from_numpy(links.entity_P), links.answers.entities.astype("int64")
+    head = predictor.entities_ED[entity]
+    tail = predictor.entities_ED[torch.from_numpy(answer)]
+    relation = predictor.directed(torch.from_numpy(links.directed_P))
+    scores = predictor.carry(head, relation) @ predictor.entities_ED.T
+    loss = functional.cross_entropy(scores, torch.from_numpy(answer))
+    cubes = sum((predictor.modulus(table) ** 3).sum() for table in (head, relation, tail))
+    return loss + weight * cubes / len(entity)
+
+
+@pytest.mark.parametrize("model", ["complex", "distmult"])
+@pytest.mark.parametrize("both_directions", [False, True])
+@pytest.mark.parametrize("at_once", [2**26, 70])
+def test_one_row_per_question_is_the_objective_of_one_row_per_triple(
+    model: str, both_directions: bool, at_once: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(objectives, "_LOGITS_AT_ONCE", at_once)  # 70 scores: one or two rows
+    graph = random_graph(both_directions)
+    predictor = predictor_for(graph, model)
+    tables = [predictor.entities_ED, predictor.relations_SW]
+    expected = plain_loss(predictor, graph, 0.3)
+    links = links_of(graph, "train")
+    assert links.facts > 1.5 * len(links)
+    for questions in (links, links.one_by_one()):
+        grouped = softmax_loss(predictor, batch_of(questions, CPU), 0.3)
+        torch.testing.assert_close(grouped, expected)
+        for ours, theirs in zip(
+            torch.autograd.grad(grouped, tables),
+            torch.autograd.grad(expected, tables, retain_graph=True),
+            strict=True,
+        ):
+            torch.testing.assert_close(ours, theirs)
+
+
+def test_the_loss_by_hand() -> None:
+    # All scores are zero, so every answer costs the logarithm of the number of entities.
+    graph = films()
+    predictor = predictor_for(graph, "complex")
+    torch.nn.init.zeros_(predictor.entities_ED)
+    loss = softmax_loss(predictor, batch_of(links_of(graph, "train"), CPU), 0.0)
+    assert loss.item() == pytest.approx(math.log(len(graph.entities)))
+
+
+def test_large_scores_do_not_overflow() -> None:
+    graph = films()
+    predictor = predictor_for(graph, "complex").float()
+    with torch.no_grad():
+        predictor.entities_ED.mul_(100)
+        predictor.relations_SW.mul_(100)
+    loss = softmax_loss(predictor, batch_of(links_of(graph, "train"), CPU), 0.0)
+    loss.backward()
+    assert loss.isfinite()
+    assert predictor.entities_ED.grad is not None
+    assert predictor.entities_ED.grad.isfinite().all()
+
+
+def test_the_sampled_loss_by_hand() -> None:
+    # On a line: h = 0, r = 1, t = 1, so the fact has distance 0. Negatives at 3 and 5 have
+    # distances 2 and 4. Margin 2, temperature ln 2: weights 2⁻² : 2⁻⁴ = 4/5 : 1/5.
+    predictor = TransE(
+        torch.tensor([[0.0], [1.0], [3.0], [5.0]]), torch.tensor([[1.0]]), torch.tensor([-1])
+    )
+    graph = KnowledgeGraph.from_triples([("h", "r", "t")])
+    batch = batch_of(links_of(graph).take([0]), CPU)
+    loss = sampled_loss(predictor, batch, torch.tensor([2, 3]), 2.0, math.log(2))
+
+    def cost(x: float) -> float:
+        return math.log1p(math.exp(-x))  # -log σ(x)
+
+    expected = (cost(2) + 4 / 5 * cost(2 - 2) + 1 / 5 * cost(4 - 2)) / 2
+    assert loss.item() == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("model", ["transe", "rotate"])
+def test_the_sampled_loss_is_the_same_grouped_or_not(model: str) -> None:
+    graph = random_graph(False)
+    settings = pretraining({"model": model, "rank": 4})
+    predictor = fresh_predictor(graph, settings).double()
+    assert model in MODELS
+    links, negatives = links_of(graph, "train"), torch.tensor([3, 1, 4, 15])
+    grouped, single = (
+        sampled_loss(predictor, batch_of(questions, CPU), negatives, 1.0, 0.5)
+        for questions in (links, links.one_by_one())
+    )
+    torch.testing.assert_close(grouped, single)
