@@ -1,0 +1,168 @@
+"""Filtered ranks and the figures made of them: the one yardstick for all that score entities.
+
+An answer is ranked among non-answers only. Ties count half, so that a model that scores everything
+alike gets the middle, not the top.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from clmpt.errors import DataError
+from clmpt.graph.knowledge_graph import KnowledgeGraph
+from clmpt.graph.links import Links, known_answers, links_of
+from clmpt.graph.query_store import AnswerSets, QueryGroup
+from clmpt.logic.formula import Atom, Placeholder
+from clmpt.neural.predictors.predictor import LinkPredictor
+
+# Shapes: B questions of a chunk, E entities, T answers to rank
+
+Floats = npt.NDArray[np.float64]
+
+_SCORES_AT_ONCE = 2**25  # numbers in memory while ranking, 128 MiB
+
+
+@dataclass(frozen=True)
+class Figures:
+    """Means over whatever was ranked; `count` says over how many."""
+
+    mrr: float
+    hits_at_1: float
+    hits_at_3: float
+    hits_at_10: float
+    count: int
+
+    def as_plain(self) -> dict[str, float | int]:
+        return asdict(self)
+
+
+def figures(ranks_T: Floats, weight_T: Floats | None = None, count: int | None = None) -> Figures:
+    """Means of ranks. With weights that add up to one per query, means over queries.
+
+    >>> figures(np.array([1.0, 2.0, 4.0, 20.0])).mrr
+    0.45
+    """
+    weight_T = np.ones(len(ranks_T)) if weight_T is None else weight_T
+    total = float(weight_T.sum())
+
+    def mean(values: npt.NDArray[np.floating | np.bool_]) -> float:
+        return float((values * weight_T).sum() / total) if total else float("nan")
+
+    return Figures(
+        mrr=mean(1 / ranks_T),
+        hits_at_1=mean(ranks_T <= 1),
+        hits_at_3=mean(ranks_T <= 3),
+        hits_at_10=mean(ranks_T <= 10),
+        count=len(ranks_T) if count is None else count,
+    )
+
+
+def filtered_ranks(scores_BE: Tensor, wanted: AnswerSets, known: AnswerSets) -> Floats:
+    """The rank of each wanted answer of each row among entities that are not known answers.
+
+    `known` must contain the wanted ones. The scores are overwritten.
+
+    >>> scores = torch.tensor([[0.9, 0.8, 0.7, 0.7, 0.1]])
+    >>> hard, all_answers = AnswerSets(np.array([0, 1]), np.array([2])), AnswerSets(
+    ...     np.array([0, 2]), np.array([0, 2]))
+    >>> filtered_ranks(scores, hard, all_answers)  # 1 is better, 3 ties, 0 is filtered out
+    array([2.5])
+    """
+    device = scores_BE.device
+    row_T = torch.from_numpy(wanted.owners).to(device)
+    score_T = scores_BE[row_T, _ids(wanted).to(device)]
+    if not bool(score_T.isfinite().all()):
+        raise DataError("The model gives scores that are not numbers. Its training went wrong.")
+    scores_BE[torch.from_numpy(known.owners).to(device), _ids(known).to(device)] = -torch.inf
+    ranks = []
+    step = max(1, _SCORES_AT_ONCE // scores_BE.shape[1])
+    for start in range(0, len(row_T), step):
+        rival_TE = scores_BE[row_T[start : start + step]]
+        own_T1 = score_T[start : start + step, None]
+        better_T = (rival_TE > own_T1).sum(1)
+        tied_T = (rival_TE == own_T1).sum(1)
+        ranks.append((1 + better_T + tied_T / 2).double().cpu())
+    return torch.cat(ranks).numpy() if ranks else np.empty(0)
+
+
+def link_ranks(
+    predictor: LinkPredictor,
+    wanted: Links,
+    known: AnswerSets,
+    report: Callable[[int], None] = lambda _done: None,
+) -> Floats:
+    """The filtered rank of every answer to every one-hop question, in their order."""
+    entities, device = len(predictor.entities_ED), predictor.entities_ED.device
+    step = max(1, _SCORES_AT_ONCE // max(entities, 1))
+    ranks = [np.empty(0)]
+    with torch.inference_mode():
+        for start in range(0, len(wanted), step):
+            rows = np.arange(start, min(start + step, len(wanted)))
+            part = wanted.take(rows)
+            scores_BE = predictor.score_answers(
+                torch.from_numpy(part.entity_P).to(device),
+                torch.from_numpy(part.directed_P).to(device),
+            )
+            ranks.append(filtered_ranks(scores_BE, part.answers, known.take(rows)))
+            report(int(rows[-1]) + 1)
+    return np.concatenate(ranks)
+
+
+def evaluate_links(
+    predictor: LinkPredictor,
+    graph: KnowledgeGraph,
+    split: str,
+    report: Callable[[int], None] = lambda _done: None,
+) -> Figures:
+    """Every fact of a split asked from both ends, known answers of all splits filtered out."""
+    links = links_of(graph, split)
+    if not len(links):
+        raise DataError(f"The split '{split}' has no facts to measure with.")
+    return figures(link_ranks(predictor, links, known_answers(graph, links), report))
+
+
+def one_hop(group: QueryGroup, relations: int) -> Links | None:
+    """A group of queries with a single atom and its hard answers as links; None for other shapes.
+
+    `relations` is the number of the graph's relations.
+    """
+    body = group.template.body
+    if not isinstance(body, Atom) or not isinstance(body.relation, Placeholder):
+        return None
+    backwards = body.head == group.template.free
+    if isinstance(body.tail if backwards else body.head, Placeholder):
+        directed_P = group.relations[:, 0].astype(np.int64)
+        directed_P = (directed_P + backwards * relations) % (2 * relations)
+        return Links(group.entities[:, 0].astype(np.int64), directed_P, group.hard)
+    return None
+
+
+def evaluate_one_hop(
+    predictor: LinkPredictor,
+    links: Links,
+    group: QueryGroup,
+    report: Callable[[int], None] = lambda _done: None,
+) -> Figures:
+    """A benchmark's one-hop queries ranked by score: mean over hard answers, then over queries."""
+    known = _united(group.easy, group.hard)
+    ranks = link_ranks(predictor, links, known, report)
+    counts = group.hard.counts
+    weight_T = np.repeat(1 / np.maximum(counts, 1), counts)
+    return figures(ranks, weight_T, int((counts > 0).sum()))
+
+
+def _united(easy: AnswerSets, hard: AnswerSets) -> AnswerSets:
+    owner = np.concatenate([easy.owners, hard.owners])
+    order = np.argsort(owner, kind="stable")
+    entities = np.concatenate([easy.entities, hard.entities])
+    return AnswerSets.of(owner[order], entities[order], len(easy))
+
+
+def _ids(sets: AnswerSets) -> Tensor:
+    return torch.from_numpy(np.asarray(sets.entities, np.int64))

@@ -1,0 +1,172 @@
+"""Ranks by hand, and against a slow and obvious count."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from clmpt import evaluation
+from clmpt.config import pretraining
+from clmpt.errors import DataError
+from clmpt.evaluation import (
+    evaluate_links,
+    evaluate_one_hop,
+    figures,
+    filtered_ranks,
+    link_ranks,
+    one_hop,
+)
+from clmpt.graph.links import known_answers, links_of
+from clmpt.graph.query_store import AnswerSets, QueryGroup
+from clmpt.logic.shapes import shape
+from clmpt.neural.predictors.models import MODELS, fresh_predictor
+from clmpt.symbolic.query_text import instantiate
+from clmpt.symbolic.sampling import Protocol, sample
+from clmpt.symbolic.solver import solve
+from toy import films, random_graph
+
+
+def sets(*answers: list[int]) -> AnswerSets:
+    counts = [len(found) for found in answers]
+    return AnswerSets(
+        np.cumsum([0, *counts]), np.array([e for found in answers for e in found], np.int64)
+    )
+
+
+def test_an_answer_is_ranked_among_non_answers_only() -> None:
+    scores = torch.tensor([[0.9, 0.8, 0.7, 0.1]])
+    # Entities 0 and 2 are hard, 1 is easy. The one rival, 3, beats neither.
+    assert filtered_ranks(scores, sets([0, 2]), sets([0, 1, 2])).tolist() == [1.0, 1.0]
+
+
+def test_ties_count_half() -> None:
+    # Entity 0 ties with three rivals: places 1 to 4, the middle is 2.5.
+    assert filtered_ranks(torch.zeros(1, 4), sets([0]), sets([0])).tolist() == [2.5]
+
+
+def test_scores_that_are_no_numbers_are_refused() -> None:
+    with pytest.raises(DataError, match="not numbers"):
+        filtered_ranks(torch.full((1, 3), torch.nan), sets([0]), sets([0]))
+
+
+@given(st.data())
+def test_ranks_are_what_counting_gives(data: st.DataObject) -> None:
+    entities = data.draw(st.integers(1, 6))
+    rows = data.draw(st.integers(0, 4))
+    values = st.integers(-2, 2)
+    scores = [[data.draw(values) for _ in range(entities)] for _ in range(rows)]
+    known = [sorted(data.draw(st.sets(st.integers(0, entities - 1)))) for _ in range(rows)]
+    wanted = [[e for e in answers if data.draw(st.booleans())] for answers in known]
+    expected = []
+    for row, answers, hard in zip(scores, known, wanted, strict=True):
+        rivals = [row[e] for e in range(entities) if e not in answers]
+        for e in hard:
+            better, tied = sum(r > row[e] for r in rivals), sum(r == row[e] for r in rivals)
+            expected.append(1 + better + tied / 2)
+    table = torch.tensor(scores, dtype=torch.float32).reshape(rows, entities)
+    assert filtered_ranks(table, sets(*wanted), sets(*known)).tolist() == expected
+
+
+def test_figures_by_hand() -> None:
+    found = figures(np.array([1.0, 2.0, 4.0, 20.0]))
+    assert found.mrr == pytest.approx((1 + 1 / 2 + 1 / 4 + 1 / 20) / 4)
+    assert (found.hits_at_1, found.hits_at_3, found.hits_at_10) == (0.25, 0.5, 0.75)
+    assert found.count == 4
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_links_are_ranked_like_one_question_at_a_time(
+    model: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    graph = random_graph(False)
+    predictor = fresh_predictor(graph, pretraining({"model": model, "rank": 5}))
+    links = links_of(graph, "test")
+    whole = link_ranks(predictor, links, known_answers(graph, links))
+    expected = []
+    for entity, directed, answers in zip(
+        links.entity_P.tolist(), links.directed_P.tolist(), links.answers, strict=True
+    ):
+        scores = predictor.score_answers(torch.tensor([entity]), torch.tensor([directed]))[0]
+        inverse = directed >= len(graph.relations)
+        known = graph.neighbours(entity, directed % len(graph.relations), inverse=inverse)
+        rivals = scores.detach()[[e for e in range(len(graph.entities)) if e not in known]]
+        expected += [1 + int((rivals > scores[answer]).sum()) for answer in answers.tolist()]
+    assert whole.tolist() == expected
+    monkeypatch.setattr(evaluation, "_SCORES_AT_ONCE", 100)  # two questions at a time
+    assert link_ranks(predictor, links, known_answers(graph, links)).tolist() == expected
+
+
+def test_both_ways_of_writing_a_graph_are_measured_alike() -> None:
+    counts = {evaluate(both).count for both in (False, True)}
+    assert len(counts) == 1
+
+
+def evaluate(both_directions: bool) -> evaluation.Figures:
+    graph = random_graph(both_directions)
+    return evaluate_links(fresh_predictor(graph, pretraining({"rank": 3})), graph, "test")
+
+
+def test_one_hop_queries_average_over_queries() -> None:
+    graph = films()
+    predictor = fresh_predictor(graph, pretraining({"rank": 4}))
+    with torch.no_grad():
+        predictor.entities_ED.zero_()  # all scores tie
+    entities, relations = np.array([[0], [1]], np.int32), np.array([[0], [0]], np.int32)
+    # Ten entities. The first query has two answers, so eight rivals: rank 5. The second has one
+    # answer, nine rivals: rank 5.5. The mean is over queries, not over the three answers.
+    group = QueryGroup("1p", shape("1p"), entities, relations, sets([], []), sets([1, 2], [3]))
+    links = one_hop(group, len(graph.relations))
+    assert links is not None
+    assert len(graph.entities) == 10
+    found = evaluate_one_hop(predictor, links, group)
+    assert found.mrr == pytest.approx((1 / 5 + 1 / 5.5) / 2)
+    assert found.count == 2
+
+
+@pytest.mark.parametrize("formula", ["?y : $r($s, ?y)", "?y : $r(?y, $s)"])
+def test_one_hop_queries_are_the_links_that_they_say(formula: str) -> None:
+    graph = random_graph(False)
+    protocol = Protocol(("train",), ("train", "test"), 0)
+    group = sample(shape(formula), graph, protocol, 20, seed=1)
+    links = one_hop(group, len(graph.relations))
+    assert links is not None
+    for number in range(len(group)):
+        query = instantiate(
+            group.template, group.entities[number], group.relations[number], len(graph.relations)
+        )
+        start, stop = graph.index.ranges(
+            links.entity_P[number : number + 1], links.directed_P[number : number + 1]
+        )
+        assert set(graph.index.neighbours_X[start[0] : stop[0]].tolist()) == set(
+            solve(query, graph)
+        )
+
+
+def test_longer_queries_are_no_links() -> None:
+    graph = random_graph(True)
+    protocol = Protocol(("train",), ("train", "test"), 0)
+    group = sample(shape("2i"), graph, protocol, 5, seed=1)
+    assert one_hop(group, len(graph.relations)) is None
+
+
+def test_a_split_without_facts_is_refused() -> None:
+    graph = films()
+    empty = graph.__class__(
+        graph.entities, graph.relations, graph.index, (*graph.splits, "valid"), graph.observed
+    )
+    with pytest.raises(DataError, match="no facts"):
+        evaluate_links(fresh_predictor(graph, pretraining({"rank": 2})), empty, "valid")
+
+
+def test_the_real_test_split_is_asked_from_both_ends(benchmarks: Path) -> None:
+    from clmpt.graph.benchmarks import open_graph
+
+    graph = open_graph(benchmarks / "FB15k-237-betae")
+    links = links_of(graph, "test")
+    assert links.facts == len(graph.triples("test")) == 40876
+    assert (links.directed_P < len(graph.relations)).all()
