@@ -1,0 +1,175 @@
+"""A folder that holds weights, settings and vocabulary, so that none is used without the rest.
+
+Weights are safetensors, all else JSON and plain arrays: opening a stranger's folder runs nothing.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from clmpt.errors import ClmptError, DataError, WrongGraph
+from clmpt.graph.knowledge_graph import KnowledgeGraph
+from clmpt.graph.names import NameTable, open_names, save_names
+from clmpt.graph.storage import new_file, new_folder, open_json, save_json
+from clmpt.neural.predictors.models import MODELS
+from clmpt.neural.predictors.predictor import EmbeddingPredictor
+
+FORMAT = "clmpt predictor 1"
+_WEIGHTS = "weights.safetensors"
+_ABOUT = "predictor.json"
+_WAY_OUT = "Make the checkpoint again, or take another copy of it."
+_SHOWN = 3  # names that an error lists
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A predictor and the names that its rows stand for."""
+
+    predictor: EmbeddingPredictor
+    entities: NameTable
+    relations: NameTable
+    about: dict[str, Any]  # settings, versions, where it came from, how it did in validation
+
+    def check_graph(self, graph: KnowledgeGraph) -> None:
+        """Refuses a graph whose names are not this predictor's, in the same order."""
+        for kind, own, other in (
+            ("entity", self.entities, graph.entities.names),
+            ("relation", self.relations, graph.relations.names),
+        ):
+            if not _same(own, other):
+                raise WrongGraph(
+                    f"This predictor was made for a graph with other {kind} names: "
+                    f"{_difference(own, other)}. Use the graph that it was made for."
+                )
+
+
+def save_checkpoint(
+    folder: str | Path, predictor: EmbeddingPredictor, graph: KnowledgeGraph, about: dict[str, Any]
+) -> None:
+    """A new folder with a predictor of this graph; refuses one that exists."""
+    with new_folder(Path(folder)) as scratch:
+        save_vocabulary(scratch, graph.entities.names, graph.relations.names)
+        save_weights(scratch, predictor, about)
+
+
+def save_vocabulary(folder: Path, entities: NameTable, relations: NameTable) -> None:
+    save_names(folder, "entity_names", entities)
+    save_names(folder, "relation_names", relations)
+
+
+def save_weights(folder: Path, predictor: EmbeddingPredictor, about: Mapping[str, Any]) -> None:
+    """Puts a predictor's weights in the place of those that the folder has, whole or not at all."""
+    save_tensors(folder / _WEIGHTS, predictor.state_dict(), {"model": predictor.name})
+    with new_file(folder / _ABOUT) as scratch:
+        save_json(scratch, {"format": FORMAT, "model": predictor.name, **about})
+
+
+def open_checkpoint(folder: str | Path, device: torch.device | str = "cpu") -> Checkpoint:
+    """A stored predictor, after checks that its parts are whole and belong together."""
+    folder = Path(folder)
+    if not (folder / _ABOUT).exists():
+        unfinished = (folder / "state.safetensors").exists()
+        raise DataError(
+            f"'{folder}' has no trained weights yet. Run the same 'clmpt pretrain' again to go on."
+            if unfinished
+            else f"'{folder}' is not a predictor: it has no {_ABOUT}. "
+            "Make one with 'clmpt pretrain', or convert one with 'clmpt convert'."
+        )
+    about = open_json(folder / _ABOUT)
+    if not isinstance(about, dict) or about.get("format") != FORMAT:
+        raise DataError(f"'{folder / _ABOUT}' is not of the format '{FORMAT}'. {_WAY_OUT}")
+    tensors, _ = open_tensors(folder / _WEIGHTS, device)
+    entities = open_names(folder, "entity_names", _WAY_OUT)
+    relations = open_names(folder, "relation_names", _WAY_OUT)
+    try:
+        predictor = MODELS[about["model"]](
+            tensors["entities_ED"], tensors["relations_SW"], tensors["inverse_R"]
+        )
+    except ClmptError:
+        raise
+    except (KeyError, TypeError, IndexError, RuntimeError) as error:
+        raise DataError(
+            f"'{folder}' does not hold what it should ({error!r}). {_WAY_OUT}"
+        ) from None
+    if not _fits(predictor, len(entities), len(relations)):
+        raise DataError(f"The weights and the names in '{folder}' do not fit together. {_WAY_OUT}")
+    return Checkpoint(predictor.requires_grad_(False), entities, relations, about)
+
+
+def _fits(predictor: EmbeddingPredictor, entities: int, relations: int) -> bool:
+    inverse_R = predictor.inverse_R
+    return (
+        all(t.dim() == 2 and t.is_floating_point() for t in predictor.parameters())
+        and len(predictor.entities_ED) == entities
+        and tuple(inverse_R.shape) == (relations,)
+        and inverse_R.dtype == torch.int64
+        and len(predictor.relations_SW) >= relations
+        and (not relations or int(inverse_R.min()) >= -1)
+        and (not relations or int(inverse_R.max()) < len(predictor.relations_SW))
+    )
+
+
+# --- tensors ------------------------------------------------------------------------------------
+
+
+def save_tensors(path: Path, tensors: Mapping[str, Tensor], about: Mapping[str, Any]) -> None:
+    """One safetensors file, written aside and renamed; `about` travels in its header."""
+    plain = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    with new_file(path) as scratch:
+        save_file(plain, scratch, {"clmpt": json.dumps(about)})
+
+
+def open_tensors(
+    path: Path, device: torch.device | str = "cpu"
+) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    try:
+        with safe_open(path, "pt", device=str(device)) as file:
+            about = json.loads((file.metadata() or {}).get("clmpt", "{}"))
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except (OSError, SafetensorError, ValueError, RecursionError) as error:
+        raise DataError(f"'{path}' is missing or damaged ({error}). {_WAY_OUT}") from None
+    return tensors, about if isinstance(about, dict) else {}
+
+
+# --- names --------------------------------------------------------------------------------------
+
+
+def _same(own: NameTable, other: NameTable) -> bool:
+    return np.array_equal(own.offsets, other.offsets) and np.array_equal(own.bytes_, other.bytes_)
+
+
+def _difference(own: NameTable, other: NameTable) -> str:
+    """What differs between two vocabularies, in words."""
+    mine, theirs = set(own), set(other)
+    parts = [
+        f"{len(lacking):,} of {whose} {len(whole):,} are not {where} ({_some(lacking)})"
+        for lacking, whole, whose, where in (
+            (mine - theirs, mine, "its", "in the graph"),
+            (theirs - mine, theirs, "the graph's", "known to it"),
+        )
+        if lacking
+    ]
+    if parts:
+        return "; ".join(parts)
+    first = next(
+        number for number, pair in enumerate(zip(own, other, strict=True)) if len({*pair}) > 1
+    )
+    return (
+        f"the same names, but number {first} is '{own[first]}' for the predictor and "
+        f"'{other[first]}' in the graph"
+    )
+
+
+def _some(names: set[str]) -> str:
+    shown = ", ".join(f"'{name}'" for name in sorted(names)[:_SHOWN])
+    return shown + ", …" * (len(names) > _SHOWN)

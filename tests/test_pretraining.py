@@ -1,0 +1,303 @@
+"""Pre-training learns, and a stop at any moment changes nothing."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from clmpt import experiment
+from clmpt.config import pretraining
+from clmpt.errors import DataError, TrainingError
+from clmpt.evaluation import evaluate_links
+from clmpt.experiment import pretrain
+from clmpt.graph.builder import GraphBuilder
+from clmpt.graph.knowledge_graph import KnowledgeGraph
+from clmpt.neural.checkpoint import open_checkpoint
+from clmpt.neural.predictors.models import MODELS
+from clmpt.run_folder import read_log
+from toy import random_graph
+
+
+def circle(both_directions: bool = False) -> KnowledgeGraph:
+    """Thirty places on a circle; steps of 1, 2 and 3, of which a few are held out.
+
+    Who is three steps on follows from who is one and two steps on: there is something to learn.
+    """
+    builder = GraphBuilder()
+    rng = np.random.default_rng(0)
+    for place in range(30):
+        for step in (1, 2, 3):
+            split = rng.choice(["train", "valid", "test"], p=[0.8, 0.1, 0.1])
+            builder.add(split, f"p{place}", f"plus{step}", f"p{(place + step) % 30}")
+            if both_directions:
+                builder.add(split, f"p{(place + step) % 30}", f"minus{step}", f"p{place}")
+    return builder.build()
+
+
+def settings(**changes: Any) -> Any:
+    return pretraining({"rank": 8, "batch": 16, "epochs": 4, "device": "cpu", **changes})
+
+
+def weights(folder: Path) -> dict[str, torch.Tensor]:
+    return load_file(folder / "weights.safetensors")
+
+
+def assert_same_weights(first: Path, second: Path) -> None:
+    one, two = weights(first), weights(second)
+    assert one.keys() == two.keys()
+    for name, tensor in one.items():
+        assert torch.equal(tensor, two[name]), name
+
+
+def without_times(folder: Path) -> list[dict[str, Any]]:
+    return [{**record, "seconds": None} for record in read_log(folder)]
+
+
+LEARNING = {
+    "complex": {"epochs": 60, "regularisation": 0.01},
+    "distmult": {"epochs": 60, "regularisation": 0.01},
+    "transe": {"epochs": 150, "learning_rate": 0.05, "margin": 3.0},
+    "rotate": {"epochs": 150, "learning_rate": 0.05, "margin": 3.0},
+}
+
+
+@pytest.mark.parametrize("both_directions", [False, True])
+@pytest.mark.parametrize("model", MODELS)
+def test_every_model_learns(model: str, both_directions: bool, tmp_path: Path) -> None:
+    graph = circle(both_directions)
+    chosen = settings(model=model, validate_every=5, patience=99, **LEARNING[model])
+    losses = [progress.loss for progress in pretrain(graph, chosen, tmp_path / "run")]
+    assert losses[-1] < 0.7 * losses[0]
+    predictor = open_checkpoint(tmp_path / "run").predictor
+    # Blind guessing among some 28 places puts a third of the answers into the first ten.
+    assert evaluate_links(predictor, graph, "test").hits_at_10 > 0.6
+    assert evaluate_links(predictor, graph, "train").hits_at_10 > 0.8
+
+
+@pytest.mark.parametrize("model", ["complex", "rotate"])
+def test_a_seed_gives_the_same_run(model: str, tmp_path: Path) -> None:
+    for name in ("first", "second"):
+        list(pretrain(circle(), settings(model=model, seed=3), tmp_path / name))
+    list(pretrain(circle(), settings(model=model, seed=4), tmp_path / "other"))
+    assert_same_weights(tmp_path / "first", tmp_path / "second")
+    assert without_times(tmp_path / "first") == without_times(tmp_path / "second")
+    assert not torch.equal(
+        weights(tmp_path / "first")["entities_ED"], weights(tmp_path / "other")["entities_ED"]
+    )
+
+
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("stops", [[1], [9], [10, 3, 1]])  # nine steps are an epoch
+def test_a_stopped_run_ends_as_if_it_had_not_been(
+    model: str, stops: list[int], tmp_path: Path
+) -> None:
+    chosen = settings(model=model, decay="linear")
+    list(pretrain(circle(), chosen, tmp_path / "whole"))
+    for steps in stops:
+        run = pretrain(circle(), chosen, tmp_path / "parts")
+        assert len(list(islice(run, steps))) == steps
+        run.close()  # what leaving a for loop does
+    assert (tmp_path / "parts" / "state.safetensors").exists()
+    rest = list(pretrain(circle(), chosen, tmp_path / "parts"))
+    assert rest[0].step == sum(stops) + 1
+    assert_same_weights(tmp_path / "whole", tmp_path / "parts")
+    assert without_times(tmp_path / "whole") == without_times(tmp_path / "parts")
+    assert not (tmp_path / "parts" / "state.safetensors").exists()
+
+
+def _stored(tmp_path: Path) -> Path:
+    circle().save(tmp_path / "graph")
+    return tmp_path / "graph"
+
+
+def _command(graph: Path, out: Path) -> list[str]:
+    script = (
+        "import sys, clmpt.experiment as e\n"
+        "e.pretrain.__defaults__ = (*e.pretrain.__defaults__[:-1], 0.05)\n"  # saves often
+        "from clmpt.cli.main import main\n"
+        "sys.exit(main(sys.argv[1:]))"
+    )
+    options = "--rank 16 --batch 32 --epochs 60 --validate-every 10 --patience 99 --device cpu"
+    return [
+        sys.executable,
+        "-c",
+        script,
+        "pretrain",
+        str(graph),
+        "--out",
+        str(out),
+        *options.split(),
+    ]
+
+
+def _wait_for(condition: Any, process: subprocess.Popen[Any]) -> None:
+    deadline = time.monotonic() + 100
+    while not condition():
+        assert process.poll() is None, "the run ended before it could be stopped"
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+
+
+def test_a_killed_run_goes_on_to_the_same_weights(tmp_path: Path) -> None:
+    graph = _stored(tmp_path)
+    subprocess.run(_command(graph, tmp_path / "whole"), check=True, capture_output=True)
+    state = tmp_path / "killed" / "state.safetensors"
+    seen: list[int] = []
+
+    def saved_anew() -> bool:
+        return state.exists() and state.stat().st_mtime_ns not in seen
+
+    for kill in range(3):
+        process = subprocess.Popen(_command(graph, tmp_path / "killed"), stderr=subprocess.PIPE)
+        _wait_for(saved_anew, process)
+        time.sleep(0.03 * kill)
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+        seen.append(state.stat().st_mtime_ns)
+    done = subprocess.run(_command(graph, tmp_path / "killed"), check=True, capture_output=True)
+    assert done.returncode == 0
+    assert_same_weights(tmp_path / "whole", tmp_path / "killed")
+    assert without_times(tmp_path / "whole") == without_times(tmp_path / "killed")
+
+
+def test_ctrl_c_saves_and_says_how_to_go_on(tmp_path: Path) -> None:
+    graph = _stored(tmp_path)
+    subprocess.run(_command(graph, tmp_path / "whole"), check=True, capture_output=True)
+    process = subprocess.Popen(
+        _command(graph, tmp_path / "stopped"), stderr=subprocess.PIPE, text=True
+    )
+    _wait_for(lambda: (tmp_path / "stopped" / "state.safetensors").exists(), process)
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "The same command goes on from here" in said
+    assert "Traceback" not in said
+    subprocess.run(_command(graph, tmp_path / "stopped"), check=True, capture_output=True)
+    assert_same_weights(tmp_path / "whole", tmp_path / "stopped")
+
+
+# --- the run folder -------------------------------------------------------------------------------
+
+
+def test_a_run_folder_tells_what_it_is(tmp_path: Path) -> None:
+    list(pretrain(circle(), settings(seed=7), tmp_path / "run", source="somewhere"))
+    about = json.loads((tmp_path / "run" / "run.json").read_text())
+    assert about["identity"]["settings"]["seed"] == 7
+    assert set(about["versions"]) == {"clmpt", "python", "torch", "numpy"}
+    assert about["source"] == "somewhere"
+    assert about["threads"] == torch.get_num_threads()
+    assert {"commit", "platform", "started"} <= set(about)
+    log = read_log(tmp_path / "run")
+    assert [record["epoch"] for record in log] == [1, 2, 3, 4]
+    assert all(0 < record["valid"]["mrr"] <= 1 for record in log)
+
+
+def test_the_best_epoch_is_kept_and_patience_ends_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Validation says 0.1, 0.3, 0.2, 0.3 (no better), so with a patience of two it ends there.
+    figures = iter([0.1, 0.3, 0.2, 0.3, 0.9])
+    real = experiment.evaluate_links
+
+    def scripted(*arguments: Any) -> Any:
+        found = real(*arguments)
+        return type(found)(**{**vars(found), "mrr": next(figures)})
+
+    monkeypatch.setattr(experiment, "evaluate_links", scripted)
+    seen = list(pretrain(circle(), settings(epochs=9, patience=2), tmp_path / "run"))
+    assert seen[-1].epoch == 4
+    assert seen[-1].best == 0.3
+    checkpoint = open_checkpoint(tmp_path / "run")
+    assert checkpoint.about["epoch"] == 2
+    monkeypatch.undo()
+    two = settings(epochs=2)
+    list(pretrain(circle(), two, tmp_path / "two"))
+    assert_same_weights(tmp_path / "run", tmp_path / "two")
+
+
+def test_without_a_valid_split_the_last_epoch_is_kept(tmp_path: Path) -> None:
+    list(pretrain(random_graph(False), settings(), tmp_path / "run"))
+    checkpoint = open_checkpoint(tmp_path / "run")
+    assert checkpoint.about["epoch"] == 4
+    assert checkpoint.about["valid"] is None
+
+
+def test_other_settings_do_not_go_on_with_a_run(tmp_path: Path) -> None:
+    run = pretrain(circle(), settings(), tmp_path / "run")
+    next(run)
+    run.close()
+    with pytest.raises(DataError, match=r"settings\.rank: 8 there, 9 here"):
+        next(pretrain(circle(), settings(rank=9), tmp_path / "run"))
+    with pytest.raises(DataError, match=r"graph\."):
+        next(pretrain(circle(True), settings(), tmp_path / "run"))
+
+
+def test_a_finished_run_is_not_begun_again(tmp_path: Path) -> None:
+    list(pretrain(circle(), settings(), tmp_path / "run"))
+    with pytest.raises(DataError, match="finished already"):
+        next(pretrain(circle(), settings(), tmp_path / "run"))
+
+
+def test_a_folder_of_someone_elses_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "thesis.txt").write_text("years of work")
+    with pytest.raises(DataError, match="exists already"):
+        next(pretrain(circle(), settings(), tmp_path / "mine"))
+    assert os.listdir(tmp_path / "mine") == ["thesis.txt"]
+
+
+@pytest.mark.parametrize("content", [b"", b"nonsense", None])
+def test_a_damaged_state_is_refused(content: bytes | None, tmp_path: Path) -> None:
+    run = pretrain(circle(), settings(), tmp_path / "run")
+    next(run)
+    run.close()
+    state = tmp_path / "run" / "state.safetensors"
+    state.write_bytes(state.read_bytes()[:-9] if content is None else content)
+    with pytest.raises(DataError, match=r"state\.safetensors"):
+        next(pretrain(circle(), settings(), tmp_path / "run"))
+
+
+def test_an_unfinished_run_is_no_checkpoint_yet(tmp_path: Path) -> None:
+    run = pretrain(circle(), settings(), tmp_path / "run")
+    next(run)
+    run.close()
+    with pytest.raises(DataError, match="no trained weights yet"):
+        open_checkpoint(tmp_path / "run")
+
+
+def test_a_loss_that_is_no_number_stops_the_run_and_keeps_what_was_good(tmp_path: Path) -> None:
+    chosen = settings(learning_rate=1e15, epochs=50)
+    with pytest.raises(TrainingError, match="lower learning rate"):
+        list(pretrain(circle(), chosen, tmp_path / "run", save_seconds=0.0))
+    tensors = load_file(tmp_path / "run" / "state.safetensors")
+    assert tensors
+
+
+def test_no_facts_are_refused(tmp_path: Path) -> None:
+    builder = GraphBuilder(["a", "b"], ["r"])
+    builder.add("valid", "a", "r", "b")
+    builder.add_ids("train", np.empty((0, 3), np.int32))
+    with pytest.raises(TrainingError, match="no facts"):
+        next(pretrain(builder.build(), settings(), tmp_path / "run"))
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_bfloat16_is_close(model: str, tmp_path: Path) -> None:
+    losses = [
+        [p.loss for p in pretrain(circle(), settings(model=model, precision=p), tmp_path / p)][-1]
+        for p in ("float32", "bfloat16")
+    ]
+    assert losses[0] == pytest.approx(losses[1], rel=0.1)
