@@ -24,7 +24,7 @@ from clmpt.logic.formula import Query
 from clmpt.logic.shapes import name_of, shape
 from clmpt.symbolic.grounding import Grounder
 from clmpt.symbolic.hardness import hard_answer_counts
-from clmpt.symbolic.query_text import instantiate, read_json_lines, write_json_lines
+from clmpt.symbolic.query_text import NEEDS_GRAPH, instantiate, open_queries, write_json_lines
 from clmpt.symbolic.sampling import Protocol, Sampler
 from clmpt.symbolic.verification import verify_group
 
@@ -138,18 +138,10 @@ def _write(queries: QuerySet, graph: KnowledgeGraph | None, out: Path) -> None:
 
 def queries(options: argparse.Namespace) -> None:
     started, source = time.perf_counter(), Path(options.source)
-    needs_names = source.suffix == ".jsonl" or str(options.out or "").endswith(".jsonl")
-    if needs_names and not options.graph:
-        raise DataError("JSON lines speak in names. Say which graph they belong to: --graph FOLDER")
     graph = open_graph(options.graph) if options.graph else None
-    if source.is_dir():
-        found = QuerySet(tuple(read_queries(source, options.split)))
-    elif source.suffix == ".jsonl" and graph:
-        found = read_json_lines(source, graph)
-    else:
-        found = QuerySet.open(source)
-    if graph:
-        _check_graph(found, graph, source)
+    if graph is None and str(options.out or "").endswith(".jsonl"):
+        raise DataError(NEEDS_GRAPH)
+    found = open_queries(source, graph, options.split)
     if options.out:
         out = Path(options.out)
         refuse_existing(out)
@@ -157,14 +149,6 @@ def queries(options: argparse.Namespace) -> None:
             found = QuerySet(found.groups, {**found.about, "graph": graph.fingerprint})
         _write(found, graph, out)
     _show_groups(found, options, Path(options.out or source), time.perf_counter() - started)
-
-
-def _check_graph(queries: QuerySet, graph: KnowledgeGraph, source: Path) -> None:
-    made_for = queries.about.get("graph")
-    if made_for and made_for != graph.fingerprint:
-        raise DataError(f"'{source}' was made from another graph: its ids mean other names there.")
-    for group in queries.groups:
-        group.check(len(graph.entities), 2 * len(graph.relations))
 
 
 def _show_groups(

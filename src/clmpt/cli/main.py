@@ -22,6 +22,9 @@ Ask knowledge graphs complex questions: and, or, not, some.
 """
 
 
+_MODELS = ["complex", "distmult", "transe", "rotate"]
+
+
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         self.exit(2, f"{self.prog}: {message}. See '{self.prog} --help'.\n")
@@ -89,6 +92,7 @@ def _parser() -> argparse.ArgumentParser:
     _graph_commands(command)
     _asking_commands(command)
     _benchmark_commands(command)
+    _predictor_commands(command)
     return parser
 
 
@@ -228,6 +232,66 @@ def _benchmark_commands(command: _Adder) -> None:
         found.add_argument("--graph", metavar="FOLDER", help="where the triples lie, if elsewhere")
 
 
+def _predictor_commands(command: _Adder) -> None:
+    train = command(
+        "pretrain",
+        "predictors:pretrain_predictor",
+        "train a link predictor on a graph; the same command goes on with a stopped run",
+        "clmpt pretrain films --out films-complex --rank 100 --epochs 50",
+    )
+    _folder(train)
+    train.add_argument("--out", required=True, metavar="CHECKPOINT", help="where to keep it")
+    train.add_argument("--settings", metavar="FILE", help="a TOML file; options go before it")
+    train.add_argument("--model", choices=_MODELS)
+    for name, kind, metavar, summary in (
+        ("rank", _count, "N", "numbers per entity, complex ones for complex and rotate"),
+        ("epochs", _count, "N", "passes over the facts at most"),
+        ("batch", _count, "N", "questions per step"),
+        ("learning-rate", _positive, "X", "of Adagrad (complex, distmult) or Adam"),
+        ("regularisation", _positive, "X", "weight of N3 (complex, distmult)"),
+        ("negatives", _count, "N", "entities drawn per step (transe, rotate)"),
+        ("margin", _positive, "X", "of the distance (transe, rotate)"),
+        ("validate-every", _count, "N", "epochs between validations"),
+        ("patience", _count, "N", "validations without a better one before it stops"),
+        ("seed", _seed, "S", "same seed, same numbers"),
+    ):
+        train.add_argument(f"--{name}", type=kind, metavar=metavar, help=summary)
+    train.add_argument("--decay", choices=["none", "linear"], help="of the learning rate")
+    train.add_argument("--precision", choices=["float32", "bfloat16"], help="of matrix products")
+    train.add_argument("--compile", action=argparse.BooleanOptionalAction, help="use torch.compile")
+    train.add_argument("--device", help="cpu, cuda, …; auto takes what is there (default)")
+
+    convert = command(
+        "convert",
+        "predictors:convert",
+        "make a checkpoint of a predictor trained elsewhere: CQD's .pt, or arrays",
+        "clmpt convert complex.pt --graph FB15k-237-betae --out fb-complex",
+    )
+    convert.add_argument("source", metavar="SOURCE", help="CQD's file, or .npz or .safetensors")
+    convert.add_argument("--graph", required=True, metavar="FOLDER", help="whose names it has")
+    convert.add_argument("--out", required=True, metavar="CHECKPOINT", help="where to keep it")
+    convert.add_argument("--model", choices=_MODELS, default="complex", help="of arrays")
+    for what in ("entity", "relation"):
+        convert.add_argument(
+            f"--{what}-names", metavar="FILE", help="a name per row (default: the graph's ids)"
+        )
+
+    measure = command(
+        "evaluate",
+        "predictors:evaluate",
+        "measure a predictor: filtered MRR and Hits@k",
+        "clmpt evaluate films-complex --links --split test",
+    )
+    measure.add_argument("checkpoint", metavar="CHECKPOINT", help="made by pretrain or convert")
+    measure.add_argument("--links", action="store_true", help="every fact, from both ends")
+    measure.add_argument(
+        "--queries", metavar="SOURCE", help="the one-hop queries of a file or benchmark folder"
+    )
+    measure.add_argument("--graph", metavar="FOLDER", help="if it is not where it was in training")
+    measure.add_argument("--split", metavar="NAME", help="default: valid and test; queries: test")
+    measure.add_argument("--device", default="auto", help="cpu, cuda, … (default: auto)")
+
+
 def _folder(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("folder", metavar="FOLDER", help="a stored graph or a benchmark folder")
 
@@ -252,6 +316,16 @@ def _count(text: str) -> int:
     if not re.fullmatch(r"[0-9]{1,12}", text) or int(text) < 1:
         raise argparse.ArgumentTypeError(f"'{text}' is not a number from 1 on")
     return int(text)
+
+
+def _positive(text: str) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        number = -1.0
+    if not 0 <= number < float("inf"):
+        raise argparse.ArgumentTypeError(f"'{text}' is not a number from 0 on")
+    return number
 
 
 def _seed(text: str) -> int:

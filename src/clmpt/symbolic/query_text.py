@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from clmpt.errors import ClmptError, DataError
+from clmpt.graph.benchmarks import read_queries
 from clmpt.graph.edges import AnyInts
 from clmpt.graph.knowledge_graph import KnowledgeGraph
 from clmpt.graph.query_store import AnswerSets, QueryGroup, QuerySet
@@ -30,6 +31,31 @@ from clmpt.logic.formula import (
 )
 from clmpt.logic.parser import parse
 from clmpt.logic.shapes import name_of, shape
+
+NEEDS_GRAPH = "JSON lines speak in names. Say which graph they belong to: --graph FOLDER"
+
+
+def open_queries(source: Path, graph: KnowledgeGraph | None, split: str) -> QuerySet:
+    """Answered queries from a query file, JSON lines or a benchmark folder (there of one split).
+
+    With a graph, queries that were made from another one are refused.
+    """
+    if source.is_dir():
+        found = QuerySet(tuple(read_queries(source, split)))
+    elif source.suffix != ".jsonl":
+        found = QuerySet.open(source)
+    elif graph is None:
+        raise DataError(NEEDS_GRAPH)
+    else:
+        found = read_json_lines(source, graph)
+    if graph is not None:
+        if found.about.get("graph") not in (None, graph.fingerprint):
+            raise DataError(
+                f"'{source}' was made from another graph: its ids mean other names there."
+            )
+        for group in found.groups:
+            group.check(len(graph.entities), 2 * len(graph.relations))
+    return found
 
 
 def instantiate(template: Query, entities: AnyInts, relations: AnyInts, inverse_from: int) -> Query:

@@ -1,0 +1,202 @@
+"""pretrain, evaluate, convert."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Iterator
+from dataclasses import fields
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from clmpt.cli.output import progress, say, show_json, show_table, tell
+from clmpt.config import Pretraining, pretraining, read_toml
+from clmpt.errors import DataError, SettingError
+from clmpt.evaluation import Figures, evaluate_links, evaluate_one_hop, one_hop
+from clmpt.experiment import Progress, pretrain
+from clmpt.graph.benchmarks import open_graph
+from clmpt.graph.knowledge_graph import KnowledgeGraph
+from clmpt.graph.storage import open_json
+from clmpt.neural.checkpoint import Checkpoint, open_checkpoint, save_checkpoint
+from clmpt.neural.devices import find_device
+from clmpt.neural.predictors.imports import predictor_from_arrays, predictor_from_cqd
+from clmpt.symbolic.query_text import open_queries
+
+_REPORT_SECONDS = 30.0  # how often a run without a terminal says how far it is
+
+
+def pretrain_predictor(options: argparse.Namespace) -> None:
+    settings = _settings(options)
+    graph = open_graph(options.folder)
+    if "valid" not in graph.splits:
+        tell("The graph has no split 'valid': all epochs are trained and the last one is kept.")
+    source = str(Path(options.folder).resolve())
+    try:
+        last = _followed(pretrain(graph, settings, options.out, source))
+    except KeyboardInterrupt:
+        tell(f"Stopped. The same command goes on from here; '{options.out}' has all it needs.")
+        raise
+    if options.json:
+        show_json(open_json(Path(options.out) / "predictor.json"))
+        return
+    best = f"validation MRR {last.best:.4f}, " if last.best is not None else ""
+    say(f"{options.out}: {best}{last.epoch} epochs in {_duration(last.seconds)}")
+    say(f"Next: clmpt evaluate {options.out} --links")
+
+
+def _settings(options: argparse.Namespace) -> Pretraining:
+    """Defaults of the model, then the settings file, then what the command line says."""
+    given: dict[str, Any] = {}
+    if options.settings:
+        tables = read_toml(options.settings)
+        if set(tables) != {"pretraining"} or not isinstance(tables["pretraining"], dict):
+            raise SettingError(f"'{options.settings}' should have one table, [pretraining].")
+        given.update(tables["pretraining"])
+    names = {field.name for field in fields(Pretraining)}
+    given.update({k: v for k, v in vars(options).items() if k in names and v is not None})
+    return pretraining(given)
+
+
+def _followed(steps: Iterator[Progress]) -> Progress:
+    """Follows a run with a bar on a terminal, or a line now and then elsewhere."""
+    last: Progress | None = None
+    told = time.perf_counter()
+    with progress(None) as show:
+        for last in steps:
+            line = _line(last)
+            show(line, last.step)
+            late = time.perf_counter() - told > _REPORT_SECONDS
+            if last.valid or late:
+                tell(line)
+                told = time.perf_counter()
+    if last is None:
+        raise DataError("The run was at its end already.")
+    return last
+
+
+def _line(now: Progress) -> str:
+    rate = now.step / now.seconds if now.seconds else 0.0
+    left = (now.steps - now.step) / rate if rate else 0.0
+    valid = f", valid MRR {now.valid.mrr:.4f}" if now.valid else ""
+    best = f", best {now.best:.4f}" if now.best is not None else ""
+    return (
+        f"epoch {now.epoch}/{now.epochs}, step {now.step:,}/{now.steps:,}: loss {now.loss:.4f}"
+        f"{valid}{best}, {rate:.2f} steps/s, {_duration(left)} left"
+    )
+
+
+def _duration(seconds: float) -> str:
+    minutes, seconds = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes:02} min" if hours else f"{minutes} min {seconds:02} s"
+
+
+def evaluate(options: argparse.Namespace) -> None:
+    if not options.links and not options.queries:
+        raise SettingError("Say what to measure: --links, --queries SOURCE or both.")
+    checkpoint = open_checkpoint(options.checkpoint, find_device(options.device))
+    graph = open_graph(options.graph or _graph_of(options.checkpoint))
+    checkpoint.check_graph(graph)
+    measured: list[tuple[str, Figures]] = []
+    if options.links:
+        measured += _measure_links(checkpoint, graph, options.split)
+    if options.queries:
+        measured += _measure_queries(checkpoint, graph, Path(options.queries), options.split)
+    if options.json:
+        show_json([{"measured": name, **figures.as_plain()} for name, figures in measured])
+        return
+    headers = ["", "MRR", "Hits@1", "Hits@3", "Hits@10", "over"]
+    rows = [
+        (
+            name,
+            f"{f.mrr:.4f}",
+            *(f"{h:.4f}" for h in (f.hits_at_1, f.hits_at_3, f.hits_at_10)),
+            f.count,
+        )
+        for name, f in measured
+    ]
+    show_table(f"{options.checkpoint}, filtered, ties at mean rank", headers, rows)
+
+
+def _measure_links(
+    checkpoint: Checkpoint, graph: KnowledgeGraph, split: str | None
+) -> list[tuple[str, Figures]]:
+    splits = [split] if split else [name for name in ("valid", "test") if name in graph.splits]
+    if not splits:
+        raise DataError(
+            "The graph has no split 'valid' or 'test'. Say which to measure with: --split NAME"
+        )
+    found = []
+    for name in splits:
+        with progress(None) as show:
+            figures = evaluate_links(checkpoint.predictor, graph, name, partial(show, name))
+        found.append((f"links of {name}", figures))
+    return found
+
+
+def _measure_queries(
+    checkpoint: Checkpoint, graph: KnowledgeGraph, source: Path, split: str | None
+) -> list[tuple[str, Figures]]:
+    """One-hop queries only: that is all that a predictor alone can rank."""
+    found, left_out = [], []
+    for group in open_queries(source, graph, split or "test").groups:
+        links = one_hop(group, len(graph.relations))
+        if links is None or not len(group.hard.entities):
+            left_out.append(group.name)
+            continue
+        with progress(len(group)) as show:
+            show_queries = partial(show, group.name)
+            figures = evaluate_one_hop(checkpoint.predictor, links, group, show_queries)
+        found.append((f"{group.name} queries", figures))
+    if left_out:
+        tell(f"Left out, being more than one hop or without hard answers: {', '.join(left_out)}.")
+    return found
+
+
+def convert(options: argparse.Namespace) -> None:
+    source = Path(options.source)
+    graph = open_graph(options.graph)
+    named = options.entity_names or options.relation_names
+    if source.suffix in (".npz", ".safetensors"):
+        predictor = predictor_from_arrays(
+            options.model,
+            source,
+            graph,
+            _names(options.entity_names),
+            _names(options.relation_names),
+        )
+    elif named or options.model != "complex":
+        raise SettingError(
+            "A checkpoint of CQD is always ComplEx, in the order of the graph's ids."
+        )
+    else:
+        predictor = predictor_from_cqd(source, graph)
+    about = {"converted_from": source.name, "graph": {"fingerprint": graph.fingerprint}}
+    save_checkpoint(options.out, predictor, graph, about)
+    rank = predictor.relations_SW.shape[1] // (2 if predictor.name == "complex" else 1)
+    summary = {"model": predictor.name, "rank": rank, "entities": len(graph.entities)}
+    if options.json:
+        show_json({"checkpoint": options.out, **summary})
+    else:
+        say(f"{options.out}: {predictor.name} of rank {rank}, {len(graph.entities):,} entities")
+        say(f"Next: clmpt evaluate {options.out} --links --graph {options.graph}")
+
+
+def _names(path: str | None) -> list[str] | None:
+    """One name a line."""
+    if path is None:
+        return None
+    try:
+        return Path(path).read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(f"'{path}' cannot be read: {error}.") from None
+
+
+def _graph_of(checkpoint: str) -> str:
+    """Where the graph lay when the predictor was trained."""
+    run = Path(checkpoint) / "run.json"
+    source = open_json(run).get("source") if run.exists() else None
+    if not source or not Path(source).exists():
+        raise DataError(f"The graph of '{checkpoint}' is not where it was. Use --graph FOLDER.")
+    return str(source)
