@@ -291,6 +291,15 @@ def _predictor_commands(command: _Adder) -> None:
     measure.add_argument("--split", metavar="NAME", help="default: valid and test; queries: test")
     measure.add_argument("--device", default="auto", help="cpu, cuda, … (default: auto)")
 
+    picture = command(
+        "curve",
+        "predictors:curve",
+        "show how training went, as a table or a picture; several runs in one",
+        "clmpt curve films-complex --svg curve.svg",
+    )
+    picture.add_argument("runs", nargs="+", metavar="RUN", help="folders made by pretrain")
+    picture.add_argument("--svg", metavar="FILE", help="write a picture instead of a table")
+
 
 def _folder(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("folder", metavar="FOLDER", help="a stored graph or a benchmark folder")

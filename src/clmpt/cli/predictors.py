@@ -1,15 +1,17 @@
-"""pretrain, evaluate, convert."""
+"""pretrain, evaluate, convert, curve."""
 
 from __future__ import annotations
 
 import argparse
+import math
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import fields
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
+from clmpt.charts import Chart, Line, draw_charts
 from clmpt.cli.output import progress, say, show_json, show_table, tell
 from clmpt.config import Pretraining, pretraining, read_toml
 from clmpt.errors import DataError, SettingError
@@ -17,10 +19,11 @@ from clmpt.evaluation import Figures, evaluate_links, evaluate_one_hop, one_hop
 from clmpt.experiment import Progress, pretrain
 from clmpt.graph.benchmarks import open_graph
 from clmpt.graph.knowledge_graph import KnowledgeGraph
-from clmpt.graph.storage import open_json
+from clmpt.graph.storage import new_file, open_json, refuse_existing
 from clmpt.neural.checkpoint import Checkpoint, open_checkpoint, save_checkpoint
 from clmpt.neural.devices import find_device
 from clmpt.neural.predictors.imports import predictor_from_arrays, predictor_from_cqd
+from clmpt.run_folder import read_log
 from clmpt.symbolic.query_text import open_queries
 
 _REPORT_SECONDS = 30.0  # how often a run without a terminal says how far it is
@@ -191,6 +194,48 @@ def _names(path: str | None) -> list[str] | None:
         return Path(path).read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise DataError(f"'{path}' cannot be read: {error}.") from None
+
+
+def curve(options: argparse.Namespace) -> None:
+    runs = {Path(folder).name: read_log(folder) for folder in options.runs}
+    if options.svg:
+        out = Path(options.svg)
+        refuse_existing(out)
+        with new_file(out) as scratch:
+            scratch.write_text(draw_charts(_curves(runs)), encoding="utf-8")
+        return
+    rows = [
+        {"run": name, **record, "valid MRR": (record.get("valid") or {}).get("mrr")}
+        for name, log in runs.items()
+        for record in log
+    ]
+    if options.json:
+        show_json(rows)
+        return
+    headers = ["run", "epoch", "loss", "valid MRR", "learning_rate", "seconds"]
+    table = [[_short(row.get(header)) for header in headers] for row in rows]
+    show_table("Training", [header.replace("_", " ") for header in headers], table)
+
+
+def _curves(runs: dict[str, list[dict[str, Any]]]) -> list[Chart]:
+    def line(name: str, log: list[dict[str, Any]], value: Callable[[dict[str, Any]], Any]) -> Line:
+        found = [(record.get("epoch"), value(record)) for record in log]
+        return Line(name, [(float(x), y) for x, y in found if _is_number(x) and _is_number(y)])
+
+    losses = [line(name, log, lambda record: record.get("loss")) for name, log in runs.items()]
+    validated = [
+        line(name, log, lambda record: (record.get("valid") or {}).get("mrr"))
+        for name, log in runs.items()
+    ]
+    return [Chart("training loss", "epoch", losses), Chart("validation MRR", "epoch", validated)]
+
+
+def _is_number(value: object) -> TypeGuard[float]:
+    return isinstance(value, int | float) and math.isfinite(value)
+
+
+def _short(value: object) -> object:
+    return "" if value is None else f"{value:.4g}" if isinstance(value, float) else value
 
 
 def _graph_of(checkpoint: str) -> str:

@@ -1,0 +1,155 @@
+"""Pre-training: one row of scores per question against one per triple, PyKEEN and the machine.
+
+    python benchmarks/pretrain.py [FB15K-237 [NELL995]]
+
+The folders default to those beside the checkout. ComplEx at rank 200 on the first, 1,000 rows a
+batch, all kinds of steps taken in turn so that noise meets them alike; seconds per epoch are scaled
+from the median step. PyKEEN joins in where it is installed: its loop over distinct questions
+(LCWA), Adagrad, cross-entropy. On the second, what rank 1,000 needs of memory.
+"""
+
+from __future__ import annotations
+
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from clmpt.config import Pretraining, pretraining
+from clmpt.evaluation import link_ranks
+from clmpt.graph.benchmarks import open_graph
+from clmpt.graph.knowledge_graph import KnowledgeGraph
+from clmpt.graph.links import Links, known_answers, links_of
+from clmpt.neural.checkpoint import save_tensors
+from clmpt.neural.predictors.models import fresh_predictor
+from clmpt.neural.predictors.pretraining import Pretrainer
+
+ROUNDS, STEPS_A_ROUND = 5, 6
+SETTINGS = pretraining({"rank": 200, "batch": 1000, "device": "cpu"})
+DATA = Path(__file__).parents[2] / "shared" / "data"
+
+
+def seconds_of(run: Callable[[], object]) -> float:
+    start = time.perf_counter()
+    run()
+    return time.perf_counter() - start
+
+
+def matrix_peak() -> float:
+    """Floating point operations a second of the best matrix product there is."""
+    best = 0.0
+    for size in (1024, 2048, 3072):
+        left, right = torch.randn(size, size), torch.randn(size, size)
+        for _ in range(4):
+            best = max(best, 2 * size**3 / seconds_of(partial(torch.matmul, left, right)))
+    return best
+
+
+def trainer_of(graph: KnowledgeGraph, links: Links, settings: Pretraining) -> Pretrainer:
+    return Pretrainer(fresh_predictor(graph, settings), links, settings)
+
+
+def pykeen_epoch(graph: KnowledgeGraph, links: Links) -> Callable[[], float] | None:
+    """A function that times one of PyKEEN's steps, or None where it is not installed."""
+    try:
+        from pykeen.models import ComplEx
+        from pykeen.training import LCWATrainingLoop
+        from pykeen.triples import CoreTriplesFactory
+    except ImportError:
+        return None
+    rng = np.random.default_rng(0)
+    part = links.take(rng.permutation(len(links))[: STEPS_A_ROUND * SETTINGS.batch])
+    owner = part.answers.owners
+    columns = part.entity_P[owner], part.directed_P[owner], part.answers.entities
+    factory = CoreTriplesFactory.create(
+        torch.from_numpy(np.stack(columns, 1).astype(np.int64)),
+        num_entities=len(graph.entities),
+        num_relations=len(graph.relations),
+    )
+    model = ComplEx(
+        triples_factory=factory, embedding_dim=SETTINGS.rank, loss="crossentropy", random_seed=0
+    )
+    optimizer = torch.optim.Adagrad(model.parameters(), SETTINGS.learning_rate)
+    loop = LCWATrainingLoop(model=model, triples_factory=factory, optimizer=optimizer)
+
+    def epoch() -> None:
+        loop.train(
+            factory, num_epochs=1, batch_size=SETTINGS.batch, use_tqdm=False, use_tqdm_batch=False
+        )
+
+    return lambda: seconds_of(epoch) / STEPS_A_ROUND
+
+
+def compare(folder: Path) -> None:
+    graph = open_graph(folder)
+    links = links_of(graph, "train")
+    single = links.one_by_one()
+    runs = {
+        "one row per question": (trainer_of(graph, links, SETTINGS), len(links)),
+        "one row per triple": (trainer_of(graph, single, SETTINGS), len(single)),
+    }
+    pykeen = pykeen_epoch(graph, links)
+    steps: dict[str, list[float]] = {name: [] for name in runs}
+    peaks = []
+    for trainer, _ in runs.values():
+        trainer.step()
+    if pykeen:
+        pykeen()
+        steps["PyKEEN, LCWA"] = []
+    for _ in range(ROUNDS):
+        peaks.append(matrix_peak())
+        for name, (trainer, _) in runs.items():
+            steps[name] += [seconds_of(trainer.step) for _ in range(STEPS_A_ROUND)]
+        if pykeen:
+            steps["PyKEEN, LCWA"].append(pykeen())
+    rows = {name: count for name, (_, count) in runs.items()}
+    epochs = {
+        name: statistics.median(found) * rows.get(name, len(links)) / SETTINGS.batch
+        for name, found in steps.items()
+    }
+    print(f"{folder.name}: {links.facts:,} facts in {len(links):,} questions, rank {SETTINGS.rank}")
+    grouped = epochs["one row per question"]
+    for name, seconds in epochs.items():
+        print(f"{name:22} {seconds:7.1f} s an epoch   {seconds / grouped:5.2f} ×")
+    needed = 3 * 2 * len(links) * 2 * SETTINGS.rank * len(graph.entities)
+    peak = statistics.median(peaks)
+    reached = needed / grouped
+    print(f"matrix products at best {peak / 1e9:.0f} GFLOP/s; in training {reached / 1e9:.0f}")
+    print(f"fraction of peak        {reached / peak:.0%}")
+
+
+def memory_of(folder: Path) -> None:
+    """Steps, a saved state and ranks at rank 1,000, in this process alone."""
+    settings = pretraining({"rank": 1000, "batch": 1000, "device": "cpu"})
+    graph = open_graph(folder)
+    trainer = trainer_of(graph, links_of(graph, "train"), settings)
+    seconds = [seconds_of(trainer.step) for _ in range(3)]
+    with tempfile.TemporaryDirectory() as scratch:
+        save_tensors(Path(scratch) / "state.safetensors", trainer.state(), {})
+    asked = links_of(graph, "valid").take(np.arange(2000))
+    link_ranks(trainer.predictor, asked, known_answers(graph, asked))
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+    epoch = statistics.median(seconds) * trainer.steps_per_epoch
+    print(f"{folder.name}: rank 1000, {peak:.2f} GiB at most, {epoch / 60:.0f} min an epoch")
+
+
+def main() -> None:
+    folders = [Path(argument) for argument in sys.argv[1:] if argument != "--memory"]
+    if "--memory" in sys.argv:
+        memory_of(folders[0])
+        return
+    folders += [DATA / "FB15k-237-betae", DATA / "NELL-betae"][len(folders) :]
+    compare(folders[0])
+    subprocess.run([sys.executable, __file__, "--memory", str(folders[1])], check=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,168 @@
+"""pretrain, evaluate, curve and convert, as people run them and with what they get wrong."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from clmpt.cli.main import main
+from clmpt.graph.builder import GraphBuilder
+from toy import random_graph
+
+Captured = pytest.CaptureFixture[str]
+QUICK = ["--rank", "4", "--epochs", "3", "--batch", "64", "--device", "cpu"]
+
+
+@pytest.fixture
+def graph(tmp_path: Path) -> str:
+    """A stored graph with the three usual splits."""
+    builder, toy = GraphBuilder(), random_graph(False)
+    names, relations = toy.entities.names, toy.relations.names
+    for number, (head, relation, tail) in enumerate(toy.triples().tolist()):
+        split = "valid" if number % 10 == 8 else "test" if number % 10 == 9 else "train"
+        builder.add(split, names[head], relations[relation], names[tail])
+    builder.build().save(tmp_path / "graph")
+    return str(tmp_path / "graph")
+
+
+@pytest.fixture
+def trained(graph: str, tmp_path: Path, capsys: Captured) -> str:
+    assert main(["pretrain", graph, "--out", str(tmp_path / "model"), *QUICK]) == 0
+    out, err = capsys.readouterr()
+    assert re.search(r"validation MRR 0\.\d{4}, 3 epochs in", out)
+    assert "Next: clmpt evaluate" in out
+    assert len(re.findall(r"epoch \d/3, step .*: loss .*valid MRR .* left", err)) == 3
+    return str(tmp_path / "model")
+
+
+def refused(capsys: Captured, *arguments: str) -> str:
+    """What a command says to bad input: one line, no traceback."""
+    assert main(list(arguments)) == 2
+    said = capsys.readouterr().err.strip().splitlines()
+    assert said[-1].startswith("clmpt")
+    return said[-1]
+
+
+def test_train_and_measure(trained: str, capsys: Captured) -> None:
+    assert main(["evaluate", trained, "--links", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert [row["measured"] for row in found] == ["links of valid", "links of test"]
+    for row in found:
+        assert 0 < row["hits_at_1"] <= row["hits_at_3"] <= row["hits_at_10"] <= 1
+        assert row["hits_at_1"] <= row["mrr"] <= 1
+    assert main(["evaluate", trained, "--links", "--split", "test"]) == 0
+    header, line = capsys.readouterr().out.splitlines()
+    assert header.split("\t") == ["", "MRR", "Hits@1", "Hits@3", "Hits@10", "over"]
+    assert line.split("\t")[1] == f"{found[1]['mrr']:.4f}"
+
+
+def test_one_hop_queries_are_ranked_and_longer_ones_left_out(
+    trained: str, graph: str, tmp_path: Path, capsys: Captured
+) -> None:
+    queries = str(tmp_path / "some.queries")
+    shapes = ["--shapes", "1p", "2p", "--count", "15", "--split", "test"]
+    assert main(["sample", graph, *shapes, "--out", queries]) == 0
+    capsys.readouterr()
+    assert main(["evaluate", trained, "--queries", queries, "--json"]) == 0
+    out, err = capsys.readouterr()
+    (row,) = json.loads(out)
+    assert (row["measured"], row["count"]) == ("1p queries", 15)
+    assert err == "Left out, being more than one hop or without hard answers: 2p.\n"
+
+
+def test_a_curve_as_table_json_and_picture(trained: str, tmp_path: Path, capsys: Captured) -> None:
+    assert main(["curve", trained]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].split("\t")[:4] == ["run", "epoch", "loss", "valid MRR"]
+    assert len(lines) == 4
+    assert main(["curve", trained, "--json"]) == 0
+    assert [row["epoch"] for row in json.loads(capsys.readouterr().out)] == [1, 2, 3]
+    picture = tmp_path / "curve.svg"
+    assert main(["curve", trained, "--svg", str(picture)]) == 0
+    assert picture.read_text().count("<circle") == 6
+    assert "exists already" in refused(capsys, "curve", trained, "--svg", str(picture))
+
+
+def test_settings_come_from_the_command_line_before_the_file(
+    graph: str, tmp_path: Path, capsys: Captured
+) -> None:
+    recipe = tmp_path / "recipe.toml"
+    recipe.write_text('[pretraining]\nmodel = "distmult"\nrank = 3\nepochs = 1\nseed = 5\n')
+    out = tmp_path / "model"
+    assert (
+        main(["pretrain", graph, "--out", str(out), "--settings", str(recipe), "--rank", "6"]) == 0
+    )
+    capsys.readouterr()
+    used = json.loads((out / "predictor.json").read_text())["settings"]
+    assert (used["model"], used["rank"], used["epochs"], used["seed"]) == ("distmult", 6, 1, 5)
+    recipe.write_text("[pretraining]\nrnak = 3\n")
+    said = refused(capsys, "pretrain", graph, "--out", "x", "--settings", str(recipe))
+    assert said == "clmpt: There is no setting 'rnak'. Did you mean 'rank'?"
+    recipe.write_text("[training]\nrank = 3\n")
+    said = refused(capsys, "pretrain", graph, "--out", "x", "--settings", str(recipe))
+    assert "[pretraining]" in said
+
+
+def test_a_device_that_is_not_there(graph: str, capsys: Captured) -> None:
+    said = refused(capsys, "pretrain", graph, "--out", "x", "--device", "quantum")
+    assert "Try 'cpu' or 'auto'" in said
+    assert not Path("x").exists()
+
+
+def test_a_model_is_not_used_with_another_graph(
+    trained: str, tmp_path: Path, capsys: Captured
+) -> None:
+    (tmp_path / "other.tsv").write_text("a\tlikes\tb\n")
+    other = str(tmp_path / "other.tsv")
+    said = refused(capsys, "evaluate", trained, "--links", "--graph", other)
+    assert "other entity names" in said
+
+
+def test_a_graph_that_moved_is_asked_for(trained: str, graph: str, capsys: Captured) -> None:
+    Path(graph).rename(graph + "-moved")
+    assert "--graph FOLDER" in refused(capsys, "evaluate", trained, "--links")
+    assert main(["evaluate", trained, "--links", "--graph", graph + "-moved"]) == 0
+
+
+def test_nothing_to_measure_is_said(trained: str, capsys: Captured) -> None:
+    assert "--links" in refused(capsys, "evaluate", trained)
+
+
+def test_a_run_is_not_overwritten(trained: str, graph: str, capsys: Captured) -> None:
+    assert "finished already" in refused(capsys, "pretrain", graph, "--out", trained, *QUICK)
+    other = [*QUICK[:-2], "--device", "cpu", "--seed", "9"]
+    assert "seed: 0 there, 9 here" in refused(capsys, "pretrain", graph, "--out", trained, *other)
+
+
+def test_convert_and_measure(trained: str, graph: str, tmp_path: Path, capsys: Captured) -> None:
+    from safetensors.torch import load_file
+
+    tables = load_file(Path(trained) / "weights.safetensors")
+    arrays = {"entities": tables["entities_ED"], "relations": tables["relations_SW"]}
+    np.savez(tmp_path / "m.npz", **{name: table.numpy() for name, table in arrays.items()})
+    torch.save(
+        {
+            "model_state_dict": {
+                "embeddings.0.weight": arrays["entities"],
+                "embeddings.1.weight": arrays["relations"],
+            }
+        },
+        tmp_path / "m.pt",
+    )
+    assert main(["evaluate", trained, "--links", "--json"]) == 0
+    expected = json.loads(capsys.readouterr().out)
+    for source in ("m.npz", "m.pt"):
+        out = str(tmp_path / f"from-{source}")
+        command = ["convert", str(tmp_path / source), "--graph", graph, "--out", out]
+        assert main(command) == 0
+        assert "complex of rank 4, 40 entities" in capsys.readouterr().out
+        assert main(["evaluate", out, "--links", "--graph", graph, "--json"]) == 0
+        assert json.loads(capsys.readouterr().out) == expected
+        assert "exists already" in refused(capsys, *command)
+    wrong = ["convert", str(tmp_path / "m.pt"), "--graph", graph, "--out", "x"]
+    assert "always ComplEx" in refused(capsys, *wrong, "--model", "transe")
