@@ -32,11 +32,14 @@ class Batch:
     answer_T: Tensor
 
 
-def softmax_loss(predictor: BilinearPredictor, batch: Batch, regularisation: float) -> Tensor:
+def softmax_loss(
+    predictor: BilinearPredictor, batch: Batch, regularisation: float, relation_weight: float = 0.0
+) -> Tensor:
     """Cross-entropy of every answer against all entities, plus N3, as a mean over facts.
 
     This is the objective of Lacroix et al. (2018), whose regulariser weighs an embedding by how
-    often the batch uses it.
+    often the batch uses it. With `relation_weight` the relation between question and answer is to
+    be told from all others too (Chen et al. 2021).
     """
     questions = len(batch.entity_B)
     looked_up = functional.embedding(
@@ -45,9 +48,7 @@ def softmax_loss(predictor: BilinearPredictor, batch: Batch, regularisation: flo
     head_BD, answer_TD = looked_up[:questions], looked_up[questions:]
     relation_BD = predictor.directed(batch.directed_B)
     found_BD = predictor.carry(head_BD, relation_BD)
-    loss: Tensor = _GroupedCrossEntropy.apply(  # type: ignore[no-untyped-call]
-        found_BD, predictor.entities_ED, batch
-    )
+    loss: Tensor = _grouped_cross_entropy(found_BD, predictor.entities_ED, batch)
     if regularisation:
         count_B1 = batch.count_B[:, None]
         cubes = (
@@ -56,7 +57,21 @@ def softmax_loss(predictor: BilinearPredictor, batch: Batch, regularisation: flo
             + (predictor.modulus(answer_TD) ** 3).sum()
         )
         loss = loss + regularisation * cubes
+    if relation_weight:
+        between_TD = predictor.relate(head_BD[batch.owner_T], answer_TD)
+        scores_TS = between_TD @ predictor.relations_SW.T
+        row_T = predictor.rows(batch.directed_B)[batch.owner_T]
+        loss = loss + relation_weight * functional.cross_entropy(scores_TS, row_T, reduction="sum")
     return loss / len(batch.answer_T)
+
+
+@torch.compiler.disable  # type: ignore[untyped-decorator]
+def _grouped_cross_entropy(found_BD: Tensor, entities_ED: Tensor, batch: Batch) -> Tensor:
+    """Matrix products and passes in place: a compiler has nothing to gain here."""
+    loss: Tensor = _GroupedCrossEntropy.apply(  # type: ignore[no-untyped-call]
+        found_BD, entities_ED, batch
+    )
+    return loss
 
 
 class _GroupedCrossEntropy(torch.autograd.Function):

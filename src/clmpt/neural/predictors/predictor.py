@@ -65,6 +65,7 @@ class EmbeddingPredictor(nn.Module, ABC):
         self.entities_ED = nn.Parameter(entities_ED)
         self.relations_SW = nn.Parameter(relations_SW)
         self.register_buffer("inverse_R", inverse_R)
+        self.has_all_inverses = bool((inverse_R >= 0).all())
         self.check_widths(entities_ED.shape[1], relations_SW.shape[1])
 
     # --- the scoring function ---------------------------------------------------------------------
@@ -119,15 +120,19 @@ class EmbeddingPredictor(nn.Module, ABC):
 
         A backward question is answered by the inverse's own row where there is one.
         """
-        relation_B = directed_B % len(self.inverse_R)
-        backward_B = directed_B >= len(self.inverse_R)
-        inverse_B = self.inverse_R[relation_B]
-        row_B = torch.where(backward_B & (inverse_B >= 0), inverse_B, relation_B)
-        relation_BW = self.relations_SW[row_B]
-        reversed_B = backward_B & (inverse_B < 0)
-        if not bool(reversed_B.any()):
+        relation_BW = self.relations_SW[self.rows(directed_B)]
+        if self.has_all_inverses:
             return relation_BW
+        relations = len(self.inverse_R)
+        reversed_B = (directed_B >= relations) & (self.inverse_R[directed_B % relations] < 0)
         return torch.where(reversed_B[:, None], self.reverse(relation_BW), relation_BW)
+
+    def rows(self, directed_B: Tensor) -> Tensor:
+        """The rows of such relations: a backward one's is its inverse's, or else its own."""
+        relation_B = directed_B % len(self.inverse_R)
+        inverse_B = self.inverse_R[relation_B]
+        takes_inverse_B = (directed_B >= len(self.inverse_R)) & (inverse_B >= 0)
+        return torch.where(takes_inverse_B, inverse_B, relation_B)
 
     def infer(
         self,
@@ -186,6 +191,10 @@ class BilinearPredictor(EmbeddingPredictor):
         smallest = torch.finfo(found_AD.dtype).tiny
         divisor_A1 = (3 * penalty * length_A1).clamp_min(smallest).sqrt()
         return found_AD / divisor_A1  # eq:rho-penalty
+
+    @abstractmethod
+    def relate(self, head_AD: Tensor, tail_AD: Tensor) -> Tensor:
+        """What is between two entities: its inner product with a relation is the triple's score."""
 
     @abstractmethod
     def modulus(self, embedding_AD: Tensor) -> Tensor:

@@ -36,19 +36,20 @@ class Pretrainer:
         self.steps_per_epoch = math.ceil(len(links) / settings.batch)
         self.steps = settings.epochs * self.steps_per_epoch
         self.optimizer = _optimizer(predictor, settings)
-        self._loss = torch.compile(self._eager_loss) if settings.compile else self._eager_loss
+        loss = self._eager_loss
+        self._loss = torch.compile(loss, dynamic=True) if settings.compile else loss
         self._order_P: tuple[int, np.ndarray[tuple[int], np.dtype[np.int64]]] | None = None
 
     def step(self) -> Tensor:
         """The loss before this step, on the device; reading its value there waits for the step."""
         settings = self.settings
-        batch = self._batch()
+        batch, negative_K = self._batch(), self._negatives()
         for group in self.optimizer.param_groups:
             group["lr"] = self.learning_rate
         with torch.autocast(
             self.device.type, torch.bfloat16, enabled=settings.precision == "bfloat16"
         ):
-            loss: Tensor = self._loss(batch)
+            loss: Tensor = self._loss(batch, negative_K)
         self.optimizer.zero_grad(set_to_none=True)
         loss.backward()  # type: ignore[no-untyped-call]
         self.optimizer.step()
@@ -93,17 +94,25 @@ class Pretrainer:
 
     # --- one step ---------------------------------------------------------------------------------
 
-    def _eager_loss(self, batch: Batch) -> Tensor:
+    def _eager_loss(self, batch: Batch, negative_K: Tensor | None) -> Tensor:
         settings = self.settings
         if isinstance(self.predictor, BilinearPredictor):
-            return softmax_loss(self.predictor, batch, settings.regularisation)
-        drawn_K = self._random(_NEGATIVES, self.steps_done).integers(
-            len(self.predictor.entities_ED), size=settings.negatives
-        )
-        negative_K = torch.from_numpy(drawn_K).to(self.device)
+            return softmax_loss(
+                self.predictor, batch, settings.regularisation, settings.relation_weight
+            )
+        assert negative_K is not None
         return sampled_loss(
             self.predictor, batch, negative_K, settings.margin, settings.temperature
         )
+
+    def _negatives(self) -> Tensor | None:
+        """Entities drawn for the next step, where its loss wants some."""
+        if isinstance(self.predictor, BilinearPredictor):
+            return None
+        entities = len(self.predictor.entities_ED)
+        random = self._random(_NEGATIVES, self.steps_done)
+        drawn_K = random.integers(entities, size=self.settings.negatives)
+        return torch.from_numpy(drawn_K).to(self.device)
 
     def _batch(self) -> Batch:
         epoch, within = divmod(self.steps_done, self.steps_per_epoch)
