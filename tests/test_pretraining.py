@@ -24,8 +24,10 @@ from clmpt.evaluation import evaluate_links
 from clmpt.experiment import pretrain
 from clmpt.graph.builder import GraphBuilder
 from clmpt.graph.knowledge_graph import KnowledgeGraph
+from clmpt.graph.links import links_of
 from clmpt.neural.checkpoint import open_checkpoint
-from clmpt.neural.predictors.models import MODELS
+from clmpt.neural.predictors.models import MODELS, fresh_predictor
+from clmpt.neural.predictors.pretraining import Pretrainer
 from clmpt.run_folder import read_log
 from toy import random_graph
 
@@ -96,6 +98,27 @@ def test_a_seed_gives_the_same_run(model: str, tmp_path: Path) -> None:
     assert not torch.equal(
         weights(tmp_path / "first")["entities_ED"], weights(tmp_path / "other")["entities_ED"]
     )
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_large_steps_on_several_threads_sum_in_one_order(model: str) -> None:
+    rng = np.random.default_rng(0)
+    builder = GraphBuilder([f"e{n}" for n in range(500)], ["r", "s"])
+    builder.add_ids("train", rng.integers((500, 2, 500), size=(4000, 3)).astype(np.int32))
+    graph = builder.build()
+    chosen = settings(model=model, rank=64, batch=2000, relation_weight=1.0)
+    threads, found = torch.get_num_threads(), []
+    torch.set_num_threads(4)
+    try:
+        for _ in range(4):
+            trainer = Pretrainer(fresh_predictor(graph, chosen), links_of(graph, "train"), chosen)
+            for _ in range(3):
+                trainer.step()
+            found.append(trainer.state())
+    finally:
+        torch.set_num_threads(threads)
+    for other in found[1:]:
+        assert all(torch.equal(found[0][name], other[name]) for name in other)
 
 
 @pytest.mark.parametrize("model", MODELS)

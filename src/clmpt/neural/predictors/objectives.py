@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from clmpt.neural.predictors.predictor import BilinearPredictor, EmbeddingPredictor
+from clmpt.neural.predictors.predictor import BilinearPredictor, EmbeddingPredictor, look_up
 
 # Shapes: B questions, T facts (answers of all questions, end to end), E entities, D width,
 # K negatives
@@ -42,9 +42,9 @@ def softmax_loss(
     be told from all others too (Chen et al. 2021).
     """
     questions = len(batch.entity_B)
-    looked_up = functional.embedding(
-        torch.cat([batch.entity_B, batch.answer_T]), predictor.entities_ED
-    )  # one look-up, so that there is one gradient of the size of the table
+    looked_up = look_up(  # once, so that there is one gradient of the size of the table
+        predictor.entities_ED, torch.cat([batch.entity_B, batch.answer_T])
+    )
     head_BD, answer_TD = looked_up[:questions], looked_up[questions:]
     relation_BD = predictor.directed(batch.directed_B)
     found_BD = predictor.carry(head_BD, relation_BD)
@@ -58,7 +58,7 @@ def softmax_loss(
         )
         loss = loss + regularisation * cubes
     if relation_weight:
-        between_TD = predictor.relate(head_BD[batch.owner_T], answer_TD)
+        between_TD = predictor.relate(look_up(head_BD, batch.owner_T), answer_TD)
         scores_TS = between_TD @ predictor.relations_SW.T
         row_T = predictor.rows(batch.directed_B)[batch.owner_T]
         loss = loss + relation_weight * functional.cross_entropy(scores_TS, row_T, reduction="sum")
@@ -126,13 +126,13 @@ def sampled_loss(
     entities that are answers are left in, as the authors do: they are rare.
     """
     questions, facts = len(batch.entity_B), len(batch.answer_T)
-    looked_up = functional.embedding(
-        torch.cat([batch.entity_B, batch.answer_T, negative_K]), predictor.entities_ED
+    looked_up = look_up(
+        predictor.entities_ED, torch.cat([batch.entity_B, batch.answer_T, negative_K])
     )
     head_BD, others = looked_up[:questions], looked_up[questions:]
     answer_TD, negative_KD = others[:facts], others[facts:]
     found_BD = predictor.carry(head_BD, predictor.directed(batch.directed_B))
-    positive_T = predictor.match(found_BD[batch.owner_T], answer_TD)
+    positive_T = predictor.match(look_up(found_BD, batch.owner_T), answer_TD)
     negative_BK = predictor.match_all(found_BD, negative_KD)
     weight_BK = (temperature * negative_BK.detach()).softmax(1)
     against_B = -(weight_BK * functional.logsigmoid(-margin - negative_BK)).sum(1)

@@ -12,6 +12,7 @@ from typing import ClassVar, Protocol
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from clmpt.errors import DataError, SettingError
 
@@ -100,19 +101,22 @@ class EmbeddingPredictor(nn.Module, ABC):
     # --- what follows from it ---------------------------------------------------------------------
 
     def score(self, head_A: Tensor, relation_A: Tensor, tail_A: Tensor) -> Tensor:
-        arrived_AD = self.carry(self.entities_ED[head_A], self.relations_SW[relation_A])
-        return self.match(arrived_AD, self.entities_ED[tail_A])  # eq:score
+        relation_AW = look_up(self.relations_SW, relation_A)
+        arrived_AD = self.carry(look_up(self.entities_ED, head_A), relation_AW)
+        return self.match(arrived_AD, look_up(self.entities_ED, tail_A))  # eq:score
 
     def score_tails(self, head_B: Tensor, relation_B: Tensor) -> Tensor:
-        arrived_BD = self.carry(self.entities_ED[head_B], self.relations_SW[relation_B])
+        relation_BW = look_up(self.relations_SW, relation_B)
+        arrived_BD = self.carry(look_up(self.entities_ED, head_B), relation_BW)
         return self.match_all(arrived_BD, self.entities_ED)
 
     def score_heads(self, relation_B: Tensor, tail_B: Tensor) -> Tensor:
-        back_BW = self.reverse(self.relations_SW[relation_B])
-        return self.match_all(self.carry(self.entities_ED[tail_B], back_BW), self.entities_ED)
+        back_BW = self.reverse(look_up(self.relations_SW, relation_B))
+        arrived_BD = self.carry(look_up(self.entities_ED, tail_B), back_BW)
+        return self.match_all(arrived_BD, self.entities_ED)
 
     def score_answers(self, entity_B: Tensor, directed_B: Tensor) -> Tensor:
-        arrived_BD = self.carry(self.entities_ED[entity_B], self.directed(directed_B))
+        arrived_BD = self.carry(look_up(self.entities_ED, entity_B), self.directed(directed_B))
         return self.match_all(arrived_BD, self.entities_ED)
 
     def directed(self, directed_B: Tensor) -> Tensor:
@@ -120,7 +124,7 @@ class EmbeddingPredictor(nn.Module, ABC):
 
         A backward question is answered by the inverse's own row where there is one.
         """
-        relation_BW = self.relations_SW[self.rows(directed_B)]
+        relation_BW = look_up(self.relations_SW, self.rows(directed_B))
         if self.has_all_inverses:
             return relation_BW
         relations = len(self.inverse_R)
@@ -146,7 +150,7 @@ class EmbeddingPredictor(nn.Module, ABC):
 
         `penalty` is λ of the closed form; without it the denominator is 1, as in the paper's runs.
         """
-        relation_AW = self.relations_SW[relation_A]
+        relation_AW = look_up(self.relations_SW, relation_A)
         relation_AW = torch.where(to_head_A[:, None], self.reverse(relation_AW), relation_AW)
         found_AD = self.carry(source_AD, relation_AW)  # eq:rho
         if penalty is not None:
@@ -199,6 +203,11 @@ class BilinearPredictor(EmbeddingPredictor):
     @abstractmethod
     def modulus(self, embedding_AD: Tensor) -> Tensor:
         """Absolute values of the numbers that an embedding consists of, for the N3 regulariser."""
+
+
+def look_up(table_ND: Tensor, row_A: Tensor) -> Tensor:
+    """Rows of a table. Unlike indexing, its gradient is summed in the same order every time."""
+    return functional.embedding(row_A, table_ND)
 
 
 def check_same_width(model: str, entity_width: int, relation_width: int) -> None:
