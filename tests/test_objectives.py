@@ -67,24 +67,6 @@ def test_one_row_per_question_is_the_objective_of_one_row_per_triple(
             torch.testing.assert_close(ours, theirs)
 
 
-@pytest.mark.parametrize("model", ["complex", "distmult"])
-@pytest.mark.parametrize("both_directions", [False, True])
-def test_telling_relations_apart_is_cross_entropy_over_scores_of_triples(
-    model: str, both_directions: bool
-) -> None:
-    graph = random_graph(both_directions)
-    predictor = predictor_for(graph, model)
-    links = links_of(graph, "train")
-    batch = batch_of(links, CPU)
-    without, with_it = (softmax_loss(predictor, batch, 0.0, weight) for weight in (0.0, 0.7))
-    single = links.one_by_one()
-    head, tail = torch.from_numpy(single.entity_P), torch.from_numpy(single.answers.entities).long()
-    rows = torch.arange(len(predictor.relations_SW))
-    scores = torch.stack([predictor.score(head, row.expand(len(head)), tail) for row in rows], 1)
-    expected = functional.cross_entropy(scores, predictor.rows(torch.from_numpy(single.directed_P)))
-    torch.testing.assert_close(with_it - without, 0.7 * expected)
-
-
 def test_the_loss_by_hand() -> None:
     # All scores are zero, so every answer costs the logarithm of the number of entities.
     graph = films()

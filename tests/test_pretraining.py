@@ -106,7 +106,7 @@ def test_large_steps_on_several_threads_sum_in_one_order(model: str) -> None:
     builder = GraphBuilder([f"e{n}" for n in range(500)], ["r", "s"])
     builder.add_ids("train", rng.integers((500, 2, 500), size=(4000, 3)).astype(np.int32))
     graph = builder.build()
-    chosen = settings(model=model, rank=64, batch=2000, relation_weight=1.0)
+    chosen = settings(model=model, rank=64, batch=2000)
     threads, found = torch.get_num_threads(), []
     torch.set_num_threads(4)
     try:

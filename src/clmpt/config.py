@@ -54,7 +54,6 @@ class Pretraining:
     decay: Literal["none", "linear"] = "none"  # of the learning rate, over all epochs
     initial_scale: float = 1e-3  # how large the numbers are that training starts from
     regularisation: float = 0.05  # weight of N3 (complex, distmult)
-    relation_weight: float = 0.0  # of telling the relation from others (complex, distmult)
     negatives: int = 256  # entities drawn per batch (transe, rotate)
     margin: float = 9.0  # (transe, rotate)
     temperature: float = 1.0  # how much hard negatives count for more (transe, rotate)
@@ -69,7 +68,7 @@ class Pretraining:
         _check_kinds(self)
         for name in ("rank", "epochs", "batch", "negatives", "validate_every", "patience"):
             _at_least(name, getattr(self, name), 1)
-        for name in ("regularisation", "relation_weight", "margin", "temperature", "seed"):
+        for name in ("regularisation", "margin", "temperature", "seed"):
             _at_least(name, getattr(self, name), 0)
         for name in ("learning_rate", "initial_scale"):
             if not 0 < getattr(self, name) < float("inf"):

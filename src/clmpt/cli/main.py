@@ -249,7 +249,6 @@ def _predictor_commands(command: _Adder) -> None:
         ("batch", _count, "N", "questions per step"),
         ("learning-rate", _positive, "X", "of Adagrad (complex, distmult) or Adam"),
         ("regularisation", _positive, "X", "weight of N3 (complex, distmult)"),
-        ("relation-weight", _positive, "X", "of telling relations apart (complex, distmult)"),
         ("negatives", _count, "N", "entities drawn per step (transe, rotate)"),
         ("margin", _positive, "X", "of the distance (transe, rotate)"),
         ("validate-every", _count, "N", "epochs between validations"),

@@ -37,9 +37,6 @@ class ComplEx(BilinearPredictor):
     def reverse(self, relation_AW: Tensor) -> Tensor:
         return conjugate(relation_AW)  # eq:rho-head
 
-    def relate(self, head_AD: Tensor, tail_AD: Tensor) -> Tensor:
-        return multiply(conjugate(head_AD), tail_AD)
-
     def modulus(self, embedding_AD: Tensor) -> Tensor:
         real, imaginary = embedding_AD.chunk(2, dim=-1)
         return torch.hypot(real, imaginary)

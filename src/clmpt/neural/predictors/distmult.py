@@ -29,8 +29,5 @@ class DistMult(BilinearPredictor):
     def reverse(self, relation_AW: Tensor) -> Tensor:
         return relation_AW
 
-    def relate(self, head_AD: Tensor, tail_AD: Tensor) -> Tensor:
-        return head_AD * tail_AD
-
     def modulus(self, embedding_AD: Tensor) -> Tensor:
         return embedding_AD.abs()

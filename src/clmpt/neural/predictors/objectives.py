@@ -32,14 +32,11 @@ class Batch:
     answer_T: Tensor
 
 
-def softmax_loss(
-    predictor: BilinearPredictor, batch: Batch, regularisation: float, relation_weight: float = 0.0
-) -> Tensor:
+def softmax_loss(predictor: BilinearPredictor, batch: Batch, regularisation: float) -> Tensor:
     """Cross-entropy of every answer against all entities, plus N3, as a mean over facts.
 
     This is the objective of Lacroix et al. (2018), whose regulariser weighs an embedding by how
-    often the batch uses it. With `relation_weight` the relation between question and answer is to
-    be told from all others too (Chen et al. 2021).
+    often the batch uses it.
     """
     questions = len(batch.entity_B)
     looked_up = look_up(  # once, so that there is one gradient of the size of the table
@@ -57,11 +54,6 @@ def softmax_loss(
             + (predictor.modulus(answer_TD) ** 3).sum()
         )
         loss = loss + regularisation * cubes
-    if relation_weight:
-        between_TD = predictor.relate(look_up(head_BD, batch.owner_T), answer_TD)
-        scores_TS = between_TD @ predictor.relations_SW.T
-        row_T = predictor.rows(batch.directed_B)[batch.owner_T]
-        loss = loss + relation_weight * functional.cross_entropy(scores_TS, row_T, reduction="sum")
     return loss / len(batch.answer_T)
 
 

@@ -197,10 +197,6 @@ class BilinearPredictor(EmbeddingPredictor):
         return found_AD / divisor_A1  # eq:rho-penalty
 
     @abstractmethod
-    def relate(self, head_AD: Tensor, tail_AD: Tensor) -> Tensor:
-        """What is between two entities: its inner product with a relation is the triple's score."""
-
-    @abstractmethod
     def modulus(self, embedding_AD: Tensor) -> Tensor:
         """Absolute values of the numbers that an embedding consists of, for the N3 regulariser."""
 

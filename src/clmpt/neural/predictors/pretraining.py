@@ -97,9 +97,7 @@ class Pretrainer:
     def _eager_loss(self, batch: Batch, negative_K: Tensor | None) -> Tensor:
         settings = self.settings
         if isinstance(self.predictor, BilinearPredictor):
-            return softmax_loss(
-                self.predictor, batch, settings.regularisation, settings.relation_weight
-            )
+            return softmax_loss(self.predictor, batch, settings.regularisation)
         assert negative_K is not None
         return sampled_loss(
             self.predictor, batch, negative_K, settings.margin, settings.temperature
