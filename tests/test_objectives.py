@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -11,7 +13,7 @@ from torch.nn import functional
 
 from clmpt.config import pretraining
 from clmpt.graph.knowledge_graph import KnowledgeGraph
-from clmpt.graph.links import links_of
+from clmpt.graph.links import Links, links_of
 from clmpt.neural.predictors import objectives
 from clmpt.neural.predictors.models import MODELS, fresh_predictor
 from clmpt.neural.predictors.objectives import sampled_loss, softmax_loss
@@ -28,6 +30,10 @@ def predictor_for(graph: KnowledgeGraph, model: str) -> BilinearPredictor:
     predictor = fresh_predictor(graph, settings).double()
     assert isinstance(predictor, BilinearPredictor)
     return predictor
+
+
+def mean_answers(links: Links) -> float:
+    return links.facts / len(links)
 
 
 def plain_loss(predictor: BilinearPredictor, graph: KnowledgeGraph, weight: float) -> Tensor:
@@ -57,7 +63,7 @@ def test_one_row_per_question_is_the_objective_of_one_row_per_triple(
     links = links_of(graph, "train")
     assert links.facts > 1.5 * len(links)
     for questions in (links, links.one_by_one()):
-        grouped = softmax_loss(predictor, batch_of(questions, CPU), 0.3)
+        grouped = softmax_loss(predictor, batch_of(questions, CPU), 0.3, mean_answers(questions))
         torch.testing.assert_close(grouped, expected)
         for ours, theirs in zip(
             torch.autograd.grad(grouped, tables),
@@ -67,12 +73,30 @@ def test_one_row_per_question_is_the_objective_of_one_row_per_triple(
             torch.testing.assert_close(ours, theirs)
 
 
+def test_batches_add_up_to_the_whole() -> None:
+    """Whatever company a fact has in its batch, an epoch's gradients sum to the objective's."""
+    graph = random_graph(False)
+    predictor = predictor_for(graph, "complex")
+    links = links_of(graph, "train")
+    order = np.random.default_rng(1).permutation(len(links))
+    parts = np.array_split(order[: len(order) // 4 * 4], 4)
+
+    def gradient(rows: np.ndarray[Any, Any]) -> Tensor:
+        batch = batch_of(links.take(rows), CPU)
+        loss = softmax_loss(predictor, batch, 0.1, mean_answers(links))
+        return torch.autograd.grad(loss, predictor.entities_ED)[0]
+
+    mean = torch.stack([gradient(part) for part in parts]).mean(0)
+    torch.testing.assert_close(mean, gradient(np.concatenate(parts)))
+
+
 def test_the_loss_by_hand() -> None:
     # All scores are zero, so every answer costs the logarithm of the number of entities.
     graph = films()
     predictor = predictor_for(graph, "complex")
     torch.nn.init.zeros_(predictor.entities_ED)
-    loss = softmax_loss(predictor, batch_of(links_of(graph, "train"), CPU), 0.0)
+    links = links_of(graph, "train")
+    loss = softmax_loss(predictor, batch_of(links, CPU), 0.0, mean_answers(links))
     assert loss.item() == pytest.approx(math.log(len(graph.entities)))
 
 
@@ -82,7 +106,8 @@ def test_large_scores_do_not_overflow() -> None:
     with torch.no_grad():
         predictor.entities_ED.mul_(100)
         predictor.relations_SW.mul_(100)
-    loss = softmax_loss(predictor, batch_of(links_of(graph, "train"), CPU), 0.0)
+    links = links_of(graph, "train")
+    loss = softmax_loss(predictor, batch_of(links, CPU), 0.0, mean_answers(links))
     loss.backward()
     assert loss.isfinite()
     assert predictor.entities_ED.grad is not None

@@ -32,11 +32,14 @@ class Batch:
     answer_T: Tensor
 
 
-def softmax_loss(predictor: BilinearPredictor, batch: Batch, regularisation: float) -> Tensor:
+def softmax_loss(
+    predictor: BilinearPredictor, batch: Batch, regularisation: float, mean_answers: float
+) -> Tensor:
     """Cross-entropy of every answer against all entities, plus N3, as a mean over facts.
 
     This is the objective of Lacroix et al. (2018), whose regulariser weighs an embedding by how
-    often the batch uses it.
+    often the batch uses it. `mean_answers` is the number of answers per question in the whole
+    graph: divided by the batch's own, a fact would count for less beside a question with many.
     """
     questions = len(batch.entity_B)
     looked_up = look_up(  # once, so that there is one gradient of the size of the table
@@ -54,7 +57,7 @@ def softmax_loss(predictor: BilinearPredictor, batch: Batch, regularisation: flo
             + (predictor.modulus(answer_TD) ** 3).sum()
         )
         loss = loss + regularisation * cubes
-    return loss / len(batch.answer_T)
+    return loss / (questions * mean_answers)
 
 
 @torch.compiler.disable  # type: ignore[untyped-decorator]

@@ -97,7 +97,8 @@ class Pretrainer:
     def _eager_loss(self, batch: Batch, negative_K: Tensor | None) -> Tensor:
         settings = self.settings
         if isinstance(self.predictor, BilinearPredictor):
-            return softmax_loss(self.predictor, batch, settings.regularisation)
+            mean_answers = self.links.facts / len(self.links)
+            return softmax_loss(self.predictor, batch, settings.regularisation, mean_answers)
         assert negative_K is not None
         return sampled_loss(
             self.predictor, batch, negative_K, settings.margin, settings.temperature
