@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -315,6 +316,17 @@ def test_no_facts_are_refused(tmp_path: Path) -> None:
     with pytest.raises(TrainingError, match="no facts"):
         next(pretrain(builder.build(), settings(), tmp_path / "run"))
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.skipif(not shutil.which("g++"), reason="torch.compile needs a C++ compiler")
+@pytest.mark.filterwarnings("ignore")  # the compiler's own
+def test_a_compiled_loss_is_the_same_loss() -> None:
+    graph = circle()
+    losses = []
+    for chosen in (settings(), settings(compile=True)):
+        trainer = Pretrainer(fresh_predictor(graph, chosen), links_of(graph, "train"), chosen)
+        losses.append([trainer.step().item() for _ in range(12)])
+    assert losses[0] == pytest.approx(losses[1], rel=1e-4)
 
 
 @pytest.mark.parametrize("model", MODELS)

@@ -310,6 +310,10 @@ def test_every_command_has_help_with_an_example() -> None:
         "queries",
         "verify",
         "hardness",
+        "pretrain",
+        "evaluate",
+        "convert",
+        "curve",
     ]
     for command in commands:
         assert command in listed
