@@ -229,4 +229,20 @@ def test_tables_that_do_not_go_together_are_refused(model: str, widths: tuple[in
 def test_moduli_are_those_of_complex_numbers() -> None:
     predictor = random_predictor("complex")
     assert isinstance(predictor, BilinearPredictor)
-    assert predictor.modulus(numbers(3, 5, 4, 12)[None]).tolist() == [[5, 13]]
+    embedding = numbers(3, 5, 0, 4, 12, 0)[None].requires_grad_()  # 3 + 4i, 5 + 12i and 0
+    cubes = predictor.cubed_moduli(embedding)
+    assert cubes.tolist() == [pytest.approx([5**3, 13**3, 0])]
+    (slope,) = torch.autograd.grad(cubes.sum(), embedding)
+    assert slope.isfinite().all()
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_an_exact_match_is_exact_among_many(model: str) -> None:
+    tables = MODELS[model].initial(200, 1, 100, 1.0, torch.Generator().manual_seed(0))
+    predictor = MODELS[model](*tables, NO_INVERSES)
+    head, relation = torch.arange(50), torch.zeros(50, dtype=torch.int64)
+    with torch.no_grad():
+        arrived = predictor.infer_tail(predictor.entities_ED[head], relation)
+        predictor.entities_ED[100:150] = arrived
+        found = predictor.score_tails(head, relation)[:, 100:150].diagonal()
+        torch.testing.assert_close(found, predictor.score(head, relation, head + 100))

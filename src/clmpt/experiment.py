@@ -98,7 +98,7 @@ def pretrain(
             tally.loss_sum += loss
             tally.seconds = time.perf_counter() - clock
             steps_of_epoch = (tally.steps_done - 1) % trainer.steps_per_epoch + 1
-            mean_loss = tally.loss_sum / steps_of_epoch
+            mean_loss = tally.loss_sum / min(steps_of_epoch, trainer.batches_per_epoch)
             if steps_of_epoch == trainer.steps_per_epoch:
                 valid = _end_epoch(run, trainer, tally, graph, mean_loss)
             if stop_asked() or time.perf_counter() - saved > save_seconds:

@@ -37,9 +37,9 @@ class ComplEx(BilinearPredictor):
     def reverse(self, relation_AW: Tensor) -> Tensor:
         return conjugate(relation_AW)  # eq:rho-head
 
-    def modulus(self, embedding_AD: Tensor) -> Tensor:
+    def cubed_moduli(self, embedding_AD: Tensor) -> Tensor:
         real, imaginary = embedding_AD.chunk(2, dim=-1)
-        return torch.hypot(real, imaginary)
+        return (real**2 + imaginary**2) ** 1.5  # unlike that of a root, its gradient at 0 is 0
 
 
 def multiply(left_AD: Tensor, right_AD: Tensor) -> Tensor:

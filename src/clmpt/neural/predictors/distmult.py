@@ -29,5 +29,5 @@ class DistMult(BilinearPredictor):
     def reverse(self, relation_AW: Tensor) -> Tensor:
         return relation_AW
 
-    def modulus(self, embedding_AD: Tensor) -> Tensor:
-        return embedding_AD.abs()
+    def cubed_moduli(self, embedding_AD: Tensor) -> Tensor:
+        return embedding_AD.abs() ** 3

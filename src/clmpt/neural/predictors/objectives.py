@@ -33,13 +33,14 @@ class Batch:
 
 
 def softmax_loss(
-    predictor: BilinearPredictor, batch: Batch, regularisation: float, mean_answers: float
+    predictor: BilinearPredictor, batch: Batch, regularisation: float, facts: float
 ) -> Tensor:
-    """Cross-entropy of every answer against all entities, plus N3, as a mean over facts.
+    """Cross-entropy of every answer against all entities, plus N3, over the number of `facts`.
 
     This is the objective of Lacroix et al. (2018), whose regulariser weighs an embedding by how
-    often the batch uses it. `mean_answers` is the number of answers per question in the whole
-    graph: divided by the batch's own, a fact would count for less beside a question with many.
+    often the batch uses it. `facts` is best the same for all batches, what they have on average:
+    divided by its batch's own number, a fact would count for less beside a question with many
+    answers, and for more in the last, shorter batch.
     """
     questions = len(batch.entity_B)
     looked_up = look_up(  # once, so that there is one gradient of the size of the table
@@ -52,12 +53,12 @@ def softmax_loss(
     if regularisation:
         count_B1 = batch.count_B[:, None]
         cubes = (
-            (count_B1 * predictor.modulus(head_BD) ** 3).sum()
-            + (count_B1 * predictor.modulus(relation_BD) ** 3).sum()
-            + (predictor.modulus(answer_TD) ** 3).sum()
+            (count_B1 * predictor.cubed_moduli(head_BD)).sum()
+            + (count_B1 * predictor.cubed_moduli(relation_BD)).sum()
+            + predictor.cubed_moduli(answer_TD).sum()
         )
         loss = loss + regularisation * cubes
-    return loss / (questions * mean_answers)
+    return loss / facts
 
 
 @torch.compiler.disable  # type: ignore[untyped-decorator]
@@ -80,7 +81,7 @@ class _GroupedCrossEntropy(torch.autograd.Function):
     def forward(ctx: Any, found_BD: Tensor, entities_ED: Tensor, batch: Batch) -> Tensor:
         total = found_BD.new_zeros((), dtype=torch.float64 if found_BD.is_cpu else torch.float32)
         grad_found_BD = torch.empty_like(found_BD)
-        grad_entities_ED: Tensor | None = None
+        grad_entities_ED = torch.empty(0)
         ends_B = batch.count_B.cumsum(0)
         step = max(1, _LOGITS_AT_ONCE // len(entities_ED))
         for start in range(0, len(found_BD), step):
@@ -98,7 +99,7 @@ class _GroupedCrossEntropy(torch.autograd.Function):
             slope_BE[owner_T, answer_T] -= 1  # answers of a question are distinct: no collisions
             grad_found_BD[rows] = slope_BE @ entities_ED
             part_ED = (slope_BE.T @ found_BD[rows]).to(entities_ED.dtype)
-            grad_entities_ED = part_ED if grad_entities_ED is None else grad_entities_ED + part_ED
+            grad_entities_ED = part_ED if start == 0 else grad_entities_ED.add_(part_ED)
         ctx.save_for_backward(grad_found_BD, grad_entities_ED)
         return total.to(found_BD.dtype)
 
@@ -114,18 +115,19 @@ def sampled_loss(
     negative_K: Tensor,
     margin: float,
     temperature: float,
+    facts: float,
 ) -> Tensor:
     """The self-adversarial loss of Sun et al. (2019), for scores that are distances.
 
     Each fact against entities drawn for the whole batch; those that score high weigh more. Drawn
     entities that are answers are left in, as the authors do: they are rare.
     """
-    questions, facts = len(batch.entity_B), len(batch.answer_T)
+    questions, answers = len(batch.entity_B), len(batch.answer_T)
     looked_up = look_up(
         predictor.entities_ED, torch.cat([batch.entity_B, batch.answer_T, negative_K])
     )
     head_BD, others = looked_up[:questions], looked_up[questions:]
-    answer_TD, negative_KD = others[:facts], others[facts:]
+    answer_TD, negative_KD = others[:answers], others[answers:]
     found_BD = predictor.carry(head_BD, predictor.directed(batch.directed_B))
     positive_T = predictor.match(look_up(found_BD, batch.owner_T), answer_TD)
     negative_BK = predictor.match_all(found_BD, negative_KD)

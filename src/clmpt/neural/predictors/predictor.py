@@ -197,8 +197,8 @@ class BilinearPredictor(EmbeddingPredictor):
         return found_AD / divisor_A1  # eq:rho-penalty
 
     @abstractmethod
-    def modulus(self, embedding_AD: Tensor) -> Tensor:
-        """Absolute values of the numbers that an embedding consists of, for the N3 regulariser."""
+    def cubed_moduli(self, embedding_AD: Tensor) -> Tensor:
+        """|x|³ for each number x that an embedding consists of: the terms of the N3 regulariser."""
 
 
 def look_up(table_ND: Tensor, row_A: Tensor) -> Tensor:

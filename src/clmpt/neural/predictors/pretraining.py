@@ -35,6 +35,8 @@ class Pretrainer:
         self.steps_done = 0
         self.steps_per_epoch = math.ceil(len(links) / settings.batch)
         self.steps = settings.epochs * self.steps_per_epoch
+        self.batches_per_epoch = max(1.0, len(links) / settings.batch)
+        self.mean_facts = links.facts / self.batches_per_epoch
         self.optimizer = _optimizer(predictor, settings)
         loss = self._eager_loss
         self._loss = torch.compile(loss, dynamic=True) if settings.compile else loss
@@ -97,11 +99,15 @@ class Pretrainer:
     def _eager_loss(self, batch: Batch, negative_K: Tensor | None) -> Tensor:
         settings = self.settings
         if isinstance(self.predictor, BilinearPredictor):
-            mean_answers = self.links.facts / len(self.links)
-            return softmax_loss(self.predictor, batch, settings.regularisation, mean_answers)
+            return softmax_loss(self.predictor, batch, settings.regularisation, self.mean_facts)
         assert negative_K is not None
         return sampled_loss(
-            self.predictor, batch, negative_K, settings.margin, settings.temperature
+            self.predictor,
+            batch,
+            negative_K,
+            settings.margin,
+            settings.temperature,
+            self.mean_facts,
         )
 
     def _negatives(self) -> Tensor | None:
