@@ -54,8 +54,9 @@ def test_scores_that_are_no_numbers_are_refused() -> None:
         filtered_ranks(torch.full((1, 3), torch.nan), sets([0]), sets([0]))
 
 
-@given(st.data())
-def test_ranks_are_what_counting_gives(data: st.DataObject) -> None:
+@pytest.mark.parametrize("many", [0, 50])
+@given(data=st.data())
+def test_ranks_are_what_counting_gives(many: int, data: st.DataObject) -> None:
     entities = data.draw(st.integers(1, 6))
     rows = data.draw(st.integers(0, 4))
     values = st.integers(-2, 2)
@@ -69,7 +70,9 @@ def test_ranks_are_what_counting_gives(data: st.DataObject) -> None:
             better, tied = sum(r > row[e] for r in rivals), sum(r == row[e] for r in rivals)
             expected.append(1 + better + tied / 2)
     table = torch.tensor(scores, dtype=torch.float32).reshape(rows, entities)
-    assert filtered_ranks(table, sets(*wanted), sets(*known)).tolist() == expected
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(evaluation, "_MANY_ANSWERS", many)  # 0: every question is sorted
+        assert filtered_ranks(table, sets(*wanted), sets(*known)).tolist() == expected
 
 
 def test_figures_by_hand() -> None:

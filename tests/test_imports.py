@@ -71,8 +71,29 @@ def test_what_is_no_checkpoint_of_cqd_is_refused(
     Path("c.pt").write_bytes(Path("c.pt").read_bytes()[:40])
     with pytest.raises(DataError, match="cannot be read"):
         predictor_from_cqd("c.pt", films())
+    Path("c.pt").write_text("hello")
     with pytest.raises(DataError, match="cannot be read"):
+        predictor_from_cqd("c.pt", films())
+    with pytest.raises(DataError, match="no file"):
         predictor_from_cqd("none.pt", films())
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        torch.zeros(10),
+        torch.zeros(10, 4, 1),
+        torch.zeros(10, 4, dtype=torch.complex64),
+        torch.zeros(10, 4, dtype=torch.int64),
+        torch.zeros(10, 4).to_sparse(),
+        torch.full((10, 4), torch.nan),
+    ],
+)
+def test_tables_that_are_none_are_refused(tmp_path: Path, table: torch.Tensor) -> None:
+    tables = {"embeddings.0.weight": table, "embeddings.1.weight": torch.zeros(3, 4)}
+    torch.save(tables, tmp_path / "c.pt")
+    with pytest.raises(DataError, match=r"The model's (embeddings|tables)"):
+        predictor_from_cqd(tmp_path / "c.pt", films())
 
 
 def test_a_checkpoint_of_another_graph_is_refused(tmp_path: Path) -> None:

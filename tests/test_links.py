@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from clmpt.graph.builder import GraphBuilder
 from clmpt.graph.knowledge_graph import KnowledgeGraph
 from clmpt.graph.links import Links, inverse_rows, known_answers, links_of
 from toy import films, random_graph
@@ -51,6 +52,18 @@ def test_a_symmetric_relation_is_asked_once() -> None:
     graph = KnowledgeGraph.from_triples([("a", "next", "b"), ("b", "next", "a")])
     assert inverse_rows(graph).tolist() == [0]
     assert facts(graph, links_of(graph)) == {("a", "next", "b"), ("b", "next", "a")}
+
+
+def test_a_fact_and_its_reverse_in_different_splits_are_two_facts() -> None:
+    builder = GraphBuilder()
+    for first, second in (("a", "b"), ("b", "c"), ("c", "d")):
+        builder.add("train", first, "near", second)
+        builder.add("test", second, "near", first)
+    graph = builder.build()
+    assert graph.inverse_ids.tolist() == [0]  # symmetric, as a whole
+    assert inverse_rows(graph).tolist() == [1]
+    for split in ("train", "test"):
+        assert links_of(graph, split).facts == 6
 
 
 def test_the_filter_knows_all_splits() -> None:

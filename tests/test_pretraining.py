@@ -19,6 +19,7 @@ import torch
 from safetensors.torch import load_file
 
 from clmpt import experiment
+from clmpt.cli.main import main
 from clmpt.config import pretraining
 from clmpt.errors import DataError, TrainingError
 from clmpt.evaluation import evaluate_links
@@ -26,7 +27,7 @@ from clmpt.experiment import pretrain
 from clmpt.graph.builder import GraphBuilder
 from clmpt.graph.knowledge_graph import KnowledgeGraph
 from clmpt.graph.links import links_of
-from clmpt.neural.checkpoint import open_checkpoint
+from clmpt.neural.checkpoint import open_checkpoint, open_tensors, save_tensors
 from clmpt.neural.predictors.models import MODELS, fresh_predictor
 from clmpt.neural.predictors.pretraining import Pretrainer
 from clmpt.run_folder import read_log
@@ -198,18 +199,70 @@ def test_a_killed_run_goes_on_to_the_same_weights(tmp_path: Path) -> None:
 
 def test_ctrl_c_saves_and_says_how_to_go_on(tmp_path: Path) -> None:
     graph = _stored(tmp_path)
-    subprocess.run(_command(graph, tmp_path / "whole"), check=True, capture_output=True)
-    process = subprocess.Popen(
-        _command(graph, tmp_path / "stopped"), stderr=subprocess.PIPE, text=True
-    )
-    _wait_for(lambda: (tmp_path / "stopped" / "state.safetensors").exists(), process)
+    command = [str(Path(sys.executable).with_name("clmpt")), *_command(graph, tmp_path / "run")[3:]]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    _wait_for(lambda: read_log(tmp_path / "run") if (tmp_path / "run").exists() else [], process)
     process.send_signal(signal.SIGINT)
     _, said = process.communicate(timeout=60)
     assert process.returncode == 130
     assert "The same command goes on from here" in said
     assert "Traceback" not in said
-    subprocess.run(_command(graph, tmp_path / "stopped"), check=True, capture_output=True)
+    # With two minutes between saves, only Ctrl-C can have saved.
+    assert (tmp_path / "run" / "state.safetensors").exists()
+    subprocess.run(command, check=True, capture_output=True)
+    assert (tmp_path / "run" / "finished.json").exists()
+
+
+def test_ctrl_c_costs_no_step(tmp_path: Path) -> None:
+    list(pretrain(circle(), settings(), tmp_path / "whole"))
+    run = pretrain(circle(), settings(), tmp_path / "stopped")
+    for _ in range(3):
+        next(run)
+    signal.raise_signal(signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt):
+        next(run)
+    assert next(pretrain(circle(), settings(), tmp_path / "stopped")).step == 4
+    list(pretrain(circle(), settings(), tmp_path / "stopped"))
     assert_same_weights(tmp_path / "whole", tmp_path / "stopped")
+
+
+def test_a_run_stopped_after_its_last_step_can_be_finished(tmp_path: Path) -> None:
+    list(pretrain(circle(), settings(), tmp_path / "whole"))
+    run = pretrain(circle(), settings(), tmp_path / "stopped")
+    assert len(list(islice(run, 36))) == 36
+    run.close()
+    graph = _stored(tmp_path)
+    options = "--rank 8 --batch 16 --epochs 4 --device cpu"
+    assert main(["pretrain", str(graph), "--out", str(tmp_path / "stopped"), *options.split()]) == 0
+    assert_same_weights(tmp_path / "whole", tmp_path / "stopped")
+
+
+def test_two_at_once_are_refused_and_leftovers_of_a_kill_cleared(tmp_path: Path) -> None:
+    first = pretrain(circle(), settings(), tmp_path / "run")
+    next(first)
+    with pytest.raises(DataError, match="Another process"):
+        next(pretrain(circle(), settings(), tmp_path / "run"))
+    first.close()
+    leftover = tmp_path / "run" / ".state.safetensors-abc"
+    leftover.write_bytes(b"half")
+    list(pretrain(circle(), settings(), tmp_path / "run"))
+    assert not leftover.exists()
+
+
+def test_other_facts_or_splits_do_not_go_on_with_a_run(tmp_path: Path) -> None:
+    def graph(last: str) -> KnowledgeGraph:
+        builder = GraphBuilder()
+        for place in range(9):
+            split = last if place == 8 else "train"
+            builder.add(split, f"p{place}", "next", f"p{place + 1}")
+        builder.add("valid", "p0", "next", "p2")
+        return builder.build()
+
+    run = pretrain(graph("train"), settings(), tmp_path / "run")
+    next(run)
+    run.close()
+    with pytest.raises(DataError, match=r"graph\.edges"):
+        next(pretrain(graph("valid"), settings(), tmp_path / "run"))
 
 
 # --- the run folder -------------------------------------------------------------------------------
@@ -301,12 +354,31 @@ def test_an_unfinished_run_is_no_checkpoint_yet(tmp_path: Path) -> None:
         open_checkpoint(tmp_path / "run")
 
 
-def test_a_loss_that_is_no_number_stops_the_run_and_keeps_what_was_good(tmp_path: Path) -> None:
-    chosen = settings(learning_rate=1e15, epochs=50)
+@pytest.mark.parametrize("rate", [1e9, 1e15, 1e30])
+def test_training_that_explodes_stops_and_keeps_nothing_of_it(rate: float, tmp_path: Path) -> None:
+    chosen = settings(learning_rate=rate, epochs=50)
     with pytest.raises(TrainingError, match="lower learning rate"):
-        list(pretrain(circle(), chosen, tmp_path / "run", save_seconds=0.0))
-    tensors = load_file(tmp_path / "run" / "state.safetensors")
-    assert tensors
+        list(pretrain(random_graph(False), chosen, tmp_path / "run", save_seconds=9e9))
+    assert not (tmp_path / "run" / "weights.safetensors").exists()
+    assert not (tmp_path / "run" / "state.safetensors").exists()
+
+
+@pytest.mark.parametrize("change", ["rank", "missing", "tally"])
+def test_a_state_of_another_training_is_refused(change: str, tmp_path: Path) -> None:
+    for name, rank in (("one", 8), ("two", 9)):
+        run = pretrain(circle(), settings(rank=rank), tmp_path / name)
+        next(run)
+        run.close()
+    state = tmp_path / "one" / "state.safetensors"
+    tensors, about = open_tensors(state)
+    if change == "rank":
+        shutil.copy(tmp_path / "two" / "state.safetensors", state)
+    elif change == "missing":
+        save_tensors(state, {k: v for k, v in tensors.items() if "sum" not in k}, about)
+    else:
+        save_tensors(state, tensors, {**about, "steps_done": "x"})
+    with pytest.raises(DataError, match="start anew"):
+        next(pretrain(circle(), settings(), tmp_path / "one"))
 
 
 def test_no_facts_are_refused(tmp_path: Path) -> None:
@@ -336,3 +408,5 @@ def test_bfloat16_is_close(model: str, tmp_path: Path) -> None:
         for p in ("float32", "bfloat16")
     ]
     assert losses[0] == pytest.approx(losses[1], rel=0.1)
+    distances = ("transe", "rotate")  # no matrix product, so nothing to be rounded
+    assert (losses[0] == losses[1]) is (model in distances)

@@ -20,6 +20,7 @@ else:
 from clmpt.errors import DataError, SettingError
 
 _LARGEST_FILE = 2**20
+_MOST = 10**12
 
 Model = Literal["complex", "distmult", "transe", "rotate"]
 
@@ -31,15 +32,17 @@ def _check_kinds(settings: object) -> None:
             if value not in choices:
                 listed = ", ".join(map(str, choices))
                 raise SettingError(f"'{name}' must be one of {listed}, not {value!r}.")
-        elif kind is float and type(value) is int:
+        elif kind is float and type(value) is int and abs(value) <= _MOST:
             object.__setattr__(settings, name, float(value))
         elif type(value) is not kind:
             raise SettingError(f"'{name}' must be of type {kind.__name__}, not {value!r}.")
 
 
 def _at_least(name: str, value: float, least: int) -> None:
-    if not least <= value < float("inf"):
+    if not value >= least:
         raise SettingError(f"'{name}' must be {least} or more, not {value}.")
+    if value > _MOST:
+        raise SettingError(f"'{name}' must be {_MOST:,} at most.")
 
 
 @dataclass(frozen=True)
@@ -94,7 +97,7 @@ def pretraining(given: Mapping[str, Any]) -> Pretraining:
     clmpt.errors.SettingError: There is no setting 'rnak'. Did you mean 'rank'?
     """
     model = given.get("model", "complex")
-    if model not in DEFAULTS:
+    if not isinstance(model, str) or model not in DEFAULTS:
         raise SettingError(f"There is no model '{model}'. There are: {', '.join(DEFAULTS)}.")
     known = [field.name for field in fields(Pretraining)]
     for name in given:

@@ -6,7 +6,6 @@ import math
 import signal
 import threading
 import time
-import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields
@@ -86,14 +85,11 @@ def pretrain(
         run.save_state(trainer.state(), asdict(tally))
         saved = time.perf_counter()
 
-    with _ctrl_c_noted() as stop_asked:
+    with run.alone(), _ctrl_c_noted() as stop_asked:
         while tally.steps_done < trainer.steps and tally.worse < settings.patience:
             loss, valid = float(trainer.step()), None
             if not math.isfinite(loss):
-                raise TrainingError(
-                    f"The loss became {loss} at step {trainer.steps_done}. What was good before "
-                    f"is kept in '{out}'. Try a lower learning rate, in a new folder."
-                )
+                raise _exploded(f"The loss became {loss} at step {trainer.steps_done}", out)
             tally.steps_done = trainer.steps_done
             tally.loss_sum += loss
             tally.seconds = time.perf_counter() - clock
@@ -101,7 +97,7 @@ def pretrain(
             mean_loss = tally.loss_sum / min(steps_of_epoch, trainer.batches_per_epoch)
             if steps_of_epoch == trainer.steps_per_epoch:
                 valid = _end_epoch(run, trainer, tally, graph, mean_loss)
-            if stop_asked() or time.perf_counter() - saved > save_seconds:
+            if time.perf_counter() - saved > save_seconds:
                 save()
             try:
                 yield Progress(
@@ -118,6 +114,7 @@ def pretrain(
                 save()
                 raise
             if stop_asked():
+                save()
                 raise KeyboardInterrupt
     run.finish(asdict(tally))
 
@@ -136,6 +133,8 @@ def _end_epoch(
             tally.best, tally.best_epoch, tally.worse = valid.mrr, epoch, 0
         else:
             tally.worse += 1
+    if not trainer.is_sane:
+        raise _exploded(f"Embeddings grew beyond all measure in epoch {epoch}", run.path)
     if due and tally.worse == 0:
         tally.best_epoch = epoch
         about = {"settings": asdict(settings), "graph": run.identity["graph"], "epoch": epoch}
@@ -145,11 +144,18 @@ def _end_epoch(
         epoch=epoch,
         step=trainer.steps_done,
         loss=loss,
-        learning_rate=trainer.learning_rate,
+        learning_rate=trainer.optimizer.param_groups[0]["lr"],
         seconds=round(tally.seconds, 3),
         valid=valid.as_plain() if valid else None,
     )
     return valid
+
+
+def _exploded(what: str, out: Path) -> TrainingError:
+    return TrainingError(
+        f"{what}. What was saved before that is kept in '{out}'. Try a lower learning rate, in a "
+        "new folder."
+    )
 
 
 def _open_run(
@@ -159,10 +165,7 @@ def _open_run(
         "kind": "pretraining",
         "settings": asdict(settings),
         "train_split": train_split,
-        "graph": {
-            "fingerprint": graph.fingerprint,
-            "edges": zlib.crc32(graph.view().index.neighbours_X.tobytes()),
-        },
+        "graph": {"fingerprint": graph.fingerprint, "edges": graph.checksum},
     }
     run = RunFolder.resume(out, identity)
     if run is None:
@@ -178,12 +181,12 @@ def _open_run(
 
 
 def _tally(remembered: dict[str, Any], out: Path) -> Tally:
-    try:
-        return Tally(**{field.name: remembered[field.name] for field in fields(Tally)})
-    except KeyError as error:
-        raise DataError(
-            f"The state in '{out}' lacks {error}. Remove the folder to start anew."
-        ) from None
+    found = {field.name: remembered.get(field.name) for field in fields(Tally)}
+    for name, value in found.items():
+        fits = isinstance(value, int | float) and value >= 0
+        if not fits and (name, value) != ("best", None):
+            raise DataError(f"The state in '{out}' is damaged. Remove the folder to start anew.")
+    return Tally(**found)  # type: ignore[arg-type]
 
 
 @contextmanager

@@ -10,7 +10,9 @@ import json
 import os
 import platform
 import subprocess
-from collections.abc import Callable, Mapping
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
@@ -24,6 +26,9 @@ import clmpt
 from clmpt.errors import DataError
 from clmpt.graph.storage import new_file, new_folder, open_json, refuse_existing, save_json
 from clmpt.neural.checkpoint import open_tensors, save_tensors
+
+if sys.platform != "win32":
+    import fcntl
 
 _STATE = "state.safetensors"
 _LOG = "log.jsonl"
@@ -51,7 +56,10 @@ class RunFolder:
 
     @classmethod
     def resume(cls, path: Path, identity: dict[str, Any]) -> RunFolder | None:
-        """The run that was begun in `path` with the same identity; None where nothing is."""
+        """The run that was begun in `path` with the same identity; None where nothing is.
+
+        What a kill left half written is cleared away.
+        """
         if not (path / _RUN).exists():
             refuse_existing(path)
             return None
@@ -64,7 +72,26 @@ class RunFolder:
                 f"'{path}' holds a run with other settings ({_differences(other, identity)}). "
                 "Use the same settings to go on with it, or choose another folder."
             )
-        return cls(path, identity)
+        run = cls(path, identity)
+        with run.alone():
+            for scratch in path.glob(".*-*"):
+                scratch.unlink()
+        return run
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Refuses when another process works in the folder; a kill frees it."""
+        if sys.platform == "win32":
+            yield
+            return
+        with (self.path / _RUN).open("rb") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                raise DataError(
+                    f"Another process is at work in '{self.path}'. Wait for it, or stop it."
+                ) from None
+            yield
 
     # --- how far it came --------------------------------------------------------------------------
 
@@ -78,10 +105,14 @@ class RunFolder:
         if not (self.path / _STATE).exists():
             self._cut_log(0)
             return None
-        tensors, progress = open_tensors(self.path / _STATE)
-        if not isinstance(progress.get("log_bytes"), int):
-            raise DataError(f"'{self.path / _STATE}' is damaged. Remove the folder to start anew.")
-        self._cut_log(progress["log_bytes"])
+        try:
+            tensors, progress = open_tensors(self.path / _STATE)
+            length = int(progress["log_bytes"])
+        except (DataError, KeyError, TypeError, ValueError):
+            raise DataError(
+                f"'{self.path / _STATE}' is damaged. Remove that file to start the run anew."
+            ) from None
+        self._cut_log(length)
         return tensors, progress
 
     def finish(self, summary: Mapping[str, Any]) -> None:

@@ -7,7 +7,6 @@ import os
 import re
 import shutil
 import time
-import zlib
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -49,7 +48,7 @@ def sample_queries(options: argparse.Namespace) -> None:
     }
     for template, _ in wanted:
         Grounder(template, graph.view(*protocol.full))  # refuses what cannot be sampled
-    about["edges"] = zlib.crc32(graph.index.neighbours_X.tobytes())
+    about["edges"] = graph.checksum
     parts = _Parts(out, {**about, "shapes": [[str(query), count] for query, count in wanted]})
     workers = options.workers or os.cpu_count() or 1
     groups = []

@@ -9,9 +9,10 @@ import sys
 from collections.abc import Callable, Sequence
 from importlib import import_module
 from io import TextIOWrapper
-from typing import NoReturn
+from typing import NoReturn, get_args
 
 from clmpt import __version__
+from clmpt.config import Model
 from clmpt.errors import ClmptError
 
 _DESCRIPTION = """\
@@ -22,7 +23,7 @@ Ask knowledge graphs complex questions: and, or, not, some.
 """
 
 
-_MODELS = ["complex", "distmult", "transe", "rotate"]
+_MODELS = get_args(Model)
 
 
 class _Parser(argparse.ArgumentParser):
@@ -247,10 +248,12 @@ def _predictor_commands(command: _Adder) -> None:
         ("rank", _count, "N", "numbers per entity, complex ones for complex and rotate"),
         ("epochs", _count, "N", "passes over the facts at most"),
         ("batch", _count, "N", "questions per step"),
-        ("learning-rate", _positive, "X", "of Adagrad (complex, distmult) or Adam"),
-        ("regularisation", _positive, "X", "weight of N3 (complex, distmult)"),
+        ("learning-rate", _number, "X", "of Adagrad (complex, distmult) or Adam"),
+        ("regularisation", _number, "X", "weight of N3 (complex, distmult)"),
         ("negatives", _count, "N", "entities drawn per step (transe, rotate)"),
-        ("margin", _positive, "X", "of the distance (transe, rotate)"),
+        ("margin", _number, "X", "of the distance (transe, rotate)"),
+        ("temperature", _number, "X", "how much hard negatives count for more (transe, rotate)"),
+        ("initial-scale", _number, "X", "how large the numbers are that training starts from"),
         ("validate-every", _count, "N", "epochs between validations"),
         ("patience", _count, "N", "validations without a better one before it stops"),
         ("seed", _seed, "S", "same seed, same numbers"),
@@ -270,7 +273,7 @@ def _predictor_commands(command: _Adder) -> None:
     convert.add_argument("source", metavar="SOURCE", help="CQD's file, or .npz or .safetensors")
     convert.add_argument("--graph", required=True, metavar="FOLDER", help="whose names it has")
     convert.add_argument("--out", required=True, metavar="CHECKPOINT", help="where to keep it")
-    convert.add_argument("--model", choices=_MODELS, default="complex", help="of arrays")
+    convert.add_argument("--model", choices=_MODELS, help="of arrays; CQD's is complex")
     for what in ("entity", "relation"):
         convert.add_argument(
             f"--{what}-names", metavar="FILE", help="a name per row (default: the graph's ids)"
@@ -327,7 +330,7 @@ def _count(text: str) -> int:
     return int(text)
 
 
-def _positive(text: str) -> float:
+def _number(text: str) -> float:
     try:
         number = float(text)
     except ValueError:

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import argparse
-import math
+import os
+import re
+import shutil
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import fields
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeGuard
 
 from clmpt.charts import Chart, Line, draw_charts
-from clmpt.cli.output import progress, say, show_json, show_table, tell
+from clmpt.cli.output import clean, progress, say, show_json, show_table, tell
 from clmpt.config import Pretraining, pretraining, read_toml
 from clmpt.errors import DataError, SettingError
 from clmpt.evaluation import Figures, evaluate_links, evaluate_one_hop, one_hop
@@ -35,17 +38,24 @@ def pretrain_predictor(options: argparse.Namespace) -> None:
     if "valid" not in graph.splits:
         tell("The graph has no split 'valid': all epochs are trained and the last one is kept.")
     source = str(Path(options.folder).resolve())
+    if settings.compile and not shutil.which(os.environ.get("CXX", "g++")):
+        raise SettingError("torch.compile needs a C++ compiler, and there is none. Leave it out.")
     try:
-        last = _followed(pretrain(graph, settings, options.out, source))
+        with _memory_named():
+            _follow(pretrain(graph, settings, options.out, source))
     except KeyboardInterrupt:
         tell(f"Stopped. The same command goes on from here; '{options.out}' has all it needs.")
         raise
+    about = open_json(Path(options.out) / "predictor.json")
     if options.json:
-        show_json(open_json(Path(options.out) / "predictor.json"))
+        show_json(about)
         return
-    best = f"validation MRR {last.best:.4f}, " if last.best is not None else ""
-    say(f"{options.out}: {best}{last.epoch} epochs in {_duration(last.seconds)}")
-    say(f"Next: clmpt evaluate {options.out} --links")
+    took = _duration(open_json(Path(options.out) / "finished.json")["seconds"])
+    valid = f"validation MRR {about['valid']['mrr']:.4f} at " if about["valid"] else ""
+    say(f"{options.out}: {valid}epoch {about['epoch']}, in {took}")
+    measured = any(name in graph.splits for name in ("valid", "test"))
+    split = "" if measured else f" --split {graph.splits[0]}"
+    say(f"Next: clmpt evaluate {options.out} --links{split}")
 
 
 def _settings(options: argparse.Namespace) -> Pretraining:
@@ -61,21 +71,26 @@ def _settings(options: argparse.Namespace) -> Pretraining:
     return pretraining(given)
 
 
-def _followed(steps: Iterator[Progress]) -> Progress:
+def _follow(steps: Iterator[Progress]) -> None:
     """Follows a run with a bar on a terminal, or a line now and then elsewhere."""
-    last: Progress | None = None
     told = time.perf_counter()
     with progress(None) as show:
-        for last in steps:
-            line = _line(last)
-            show(line, last.step)
-            late = time.perf_counter() - told > _REPORT_SECONDS
-            if last.valid or late:
-                tell(line)
+        for now in steps:
+            show(_line(now), now.step)
+            if now.valid or time.perf_counter() - told > _REPORT_SECONDS:
+                tell(_line(now))
                 told = time.perf_counter()
-    if last is None:
-        raise DataError("The run was at its end already.")
-    return last
+
+
+@contextmanager
+def _memory_named() -> Iterator[None]:
+    """PyTorch says that memory has run out by an error of no particular kind."""
+    try:
+        yield
+    except RuntimeError as error:
+        if re.search("out of memory|allocate memory|enough memory", str(error)):
+            raise MemoryError from None
+        raise
 
 
 def _line(now: Progress) -> str:
@@ -125,10 +140,11 @@ def evaluate(options: argparse.Namespace) -> None:
 def _measure_links(
     checkpoint: Checkpoint, graph: KnowledgeGraph, split: str | None
 ) -> list[tuple[str, Figures]]:
-    splits = [split] if split else [name for name in ("valid", "test") if name in graph.splits]
+    usual = [name for name in ("valid", "test") if name in graph.splits]
+    splits = [split] if split else [name for name in usual if graph.view(name).index.triples]
     if not splits:
         raise DataError(
-            "The graph has no split 'valid' or 'test'. Say which to measure with: --split NAME"
+            "The graph has no facts in 'valid' or 'test'. Say which to measure with: --split NAME"
         )
     found = []
     for name in splits:
@@ -153,7 +169,9 @@ def _measure_queries(
             figures = evaluate_one_hop(checkpoint.predictor, links, group, show_queries)
         found.append((f"{group.name} queries", figures))
     if left_out:
-        tell(f"Left out, being more than one hop or without hard answers: {', '.join(left_out)}.")
+        tell(f"Left out, being no plain links or without hard answers: {', '.join(left_out)}.")
+    if not found:
+        raise DataError(f"'{source}' has no queries that a predictor alone can rank.")
     return found
 
 
@@ -162,6 +180,8 @@ def convert(options: argparse.Namespace) -> None:
     graph = open_graph(options.graph)
     named = options.entity_names or options.relation_names
     if source.suffix in (".npz", ".safetensors"):
+        if options.model is None:
+            raise SettingError("Say which model the arrays are of: --model NAME")
         predictor = predictor_from_arrays(
             options.model,
             source,
@@ -169,7 +189,7 @@ def convert(options: argparse.Namespace) -> None:
             _names(options.entity_names),
             _names(options.relation_names),
         )
-    elif named or options.model != "complex":
+    elif named or options.model not in (None, "complex"):
         raise SettingError(
             "A checkpoint of CQD is always ComplEx, in the order of the graph's ids."
         )
@@ -191,13 +211,13 @@ def _names(path: str | None) -> list[str] | None:
     if path is None:
         return None
     try:
-        return Path(path).read_text(encoding="utf-8").splitlines()
+        return Path(path).read_text(encoding="utf-8-sig").removesuffix("\n").split("\n")
     except (OSError, UnicodeDecodeError) as error:
         raise DataError(f"'{path}' cannot be read: {error}.") from None
 
 
 def curve(options: argparse.Namespace) -> None:
-    runs = {Path(folder).name: read_log(folder) for folder in options.runs}
+    runs = {folder: read_log(folder) for folder in options.runs}
     if options.svg:
         out = Path(options.svg)
         refuse_existing(out)
@@ -205,7 +225,7 @@ def curve(options: argparse.Namespace) -> None:
             scratch.write_text(draw_charts(_curves(runs)), encoding="utf-8")
         return
     rows = [
-        {"run": name, **record, "valid MRR": (record.get("valid") or {}).get("mrr")}
+        {"run": name, **record, "valid MRR": _valid_mrr(record)}
         for name, log in runs.items()
         for record in log
     ]
@@ -220,18 +240,22 @@ def curve(options: argparse.Namespace) -> None:
 def _curves(runs: dict[str, list[dict[str, Any]]]) -> list[Chart]:
     def line(name: str, log: list[dict[str, Any]], value: Callable[[dict[str, Any]], Any]) -> Line:
         found = [(record.get("epoch"), value(record)) for record in log]
-        return Line(name, [(float(x), y) for x, y in found if _is_number(x) and _is_number(y)])
+        return Line(
+            clean(name), [(float(x), y) for x, y in found if _is_number(x) and _is_number(y)]
+        )
 
     losses = [line(name, log, lambda record: record.get("loss")) for name, log in runs.items()]
-    validated = [
-        line(name, log, lambda record: (record.get("valid") or {}).get("mrr"))
-        for name, log in runs.items()
-    ]
+    validated = [line(name, log, _valid_mrr) for name, log in runs.items()]
     return [Chart("training loss", "epoch", losses), Chart("validation MRR", "epoch", validated)]
 
 
+def _valid_mrr(record: dict[str, Any]) -> Any:
+    valid = record.get("valid")
+    return valid.get("mrr") if isinstance(valid, dict) else None
+
+
 def _is_number(value: object) -> TypeGuard[float]:
-    return isinstance(value, int | float) and math.isfinite(value)
+    return isinstance(value, int | float) and abs(value) < 1e15
 
 
 def _short(value: object) -> object:
@@ -241,7 +265,8 @@ def _short(value: object) -> object:
 def _graph_of(checkpoint: str) -> str:
     """Where the graph lay when the predictor was trained."""
     run = Path(checkpoint) / "run.json"
-    source = open_json(run).get("source") if run.exists() else None
-    if not source or not Path(source).exists():
+    about = open_json(run) if run.exists() else None
+    source = about.get("source") if isinstance(about, dict) else None
+    if not isinstance(source, str) or not source or not Path(source).exists():
         raise DataError(f"The graph of '{checkpoint}' is not where it was. Use --graph FOLDER.")
     return str(source)

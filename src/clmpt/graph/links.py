@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from clmpt.graph.edges import AnyInts, Bools, Ints
+from clmpt.graph.edges import AnyInts, Bools, Ints, positions
 from clmpt.graph.knowledge_graph import KnowledgeGraph
 from clmpt.graph.query_store import AnswerSets
 
@@ -75,14 +75,34 @@ def known_answers(graph: KnowledgeGraph, links: Links) -> AnswerSets:
     start_P, stop_P = index.ranges(links.entity_P, links.directed_P)
     counts = (stop_P - start_P).astype(np.int64)
     offsets = np.concatenate([[0], np.cumsum(counts)])
-    inside = np.arange(offsets[-1]) - np.repeat(offsets[:-1], counts)
-    return AnswerSets(offsets, index.neighbours_X[np.repeat(start_P, counts) + inside])
+    return AnswerSets(offsets, index.neighbours_X[positions(start_P, counts)])
 
 
 def asked(graph: KnowledgeGraph) -> Bools:
     """Per directed relation: whether its questions are not those of a relation read forwards."""
     forwards = np.ones(len(graph.relations), np.bool_)
-    return np.concatenate([forwards, graph.inverse_ids < 0])
+    return np.concatenate([forwards, split_inverses(graph) < 0])
+
+
+def split_inverses(graph: KnowledgeGraph) -> Ints:
+    """For each relation the one that holds its triples reversed, split by split; or -1.
+
+    Where a fact is in one split and its reverse in another, the reverse is no mere repetition.
+    """
+    index = graph.view().index
+    bounds = index.offsets_K2[
+        index.keys_K1.searchsorted(np.arange(2 * index.relations + 1) * index.entities)
+    ]
+
+    def splits(directed: int) -> AnyInts:
+        return index.splits_X[bounds[directed] : bounds[directed + 1]]
+
+    found: Ints = np.array(graph.inverse_ids)
+    for relation in np.flatnonzero(found >= 0).tolist():
+        backward, forward = splits(relation + index.relations), splits(int(found[relation]))
+        if not np.array_equal(backward, forward):
+            found[relation] = -1
+    return found
 
 
 def inverse_rows(graph: KnowledgeGraph) -> Ints:
@@ -95,6 +115,6 @@ def inverse_rows(graph: KnowledgeGraph) -> Ints:
     >>> inverse_rows(graph).tolist()
     [1, 0, 3]
     """
-    missing = graph.inverse_ids < 0
-    added = len(missing) + np.cumsum(missing) - 1
-    return np.where(missing, added, graph.inverse_ids)
+    inverse = split_inverses(graph)
+    added = len(inverse) + np.cumsum(inverse < 0) - 1
+    return np.where(inverse < 0, added, inverse)

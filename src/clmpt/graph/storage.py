@@ -92,7 +92,7 @@ def open_array(folder: Path, name: str, kind: str, way_out: str = IMPORT_AGAIN) 
 
 
 def save_json(path: Path, document: Any) -> None:
-    path.write_text(json.dumps(document, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    path.write_text(json.dumps(document, indent=2, ensure_ascii=True) + "\n", encoding="utf-8")
 
 
 def open_json(path: Path) -> Any:

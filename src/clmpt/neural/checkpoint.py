@@ -20,7 +20,7 @@ from torch import Tensor
 from clmpt.errors import ClmptError, DataError, WrongGraph
 from clmpt.graph.knowledge_graph import KnowledgeGraph
 from clmpt.graph.names import NameTable, open_names, save_names
-from clmpt.graph.storage import new_file, new_folder, open_json, save_json
+from clmpt.graph.storage import cannot_write, new_file, new_folder, open_json, save_json
 from clmpt.neural.predictors.models import MODELS
 from clmpt.neural.predictors.predictor import EmbeddingPredictor
 
@@ -78,7 +78,7 @@ def open_checkpoint(folder: str | Path, device: torch.device | str = "cpu") -> C
     """A stored predictor, after checks that its parts are whole and belong together."""
     folder = Path(folder)
     if not (folder / _ABOUT).exists():
-        unfinished = (folder / "state.safetensors").exists()
+        unfinished = (folder / "run.json").exists()
         raise DataError(
             f"'{folder}' has no trained weights yet. Run the same 'clmpt pretrain' again to go on."
             if unfinished
@@ -88,7 +88,7 @@ def open_checkpoint(folder: str | Path, device: torch.device | str = "cpu") -> C
     about = open_json(folder / _ABOUT)
     if not isinstance(about, dict) or about.get("format") != FORMAT:
         raise DataError(f"'{folder / _ABOUT}' is not of the format '{FORMAT}'. {_WAY_OUT}")
-    tensors, _ = open_tensors(folder / _WEIGHTS, device)
+    tensors, _ = open_tensors(folder / _WEIGHTS)
     entities = open_names(folder, "entity_names", _WAY_OUT)
     relations = open_names(folder, "relation_names", _WAY_OUT)
     try:
@@ -103,13 +103,15 @@ def open_checkpoint(folder: str | Path, device: torch.device | str = "cpu") -> C
         ) from None
     if not _fits(predictor, len(entities), len(relations)):
         raise DataError(f"The weights and the names in '{folder}' do not fit together. {_WAY_OUT}")
-    return Checkpoint(predictor.requires_grad_(False), entities, relations, about)
+    return Checkpoint(predictor.to(device).requires_grad_(False), entities, relations, about)
 
 
 def _fits(predictor: EmbeddingPredictor, entities: int, relations: int) -> bool:
     inverse_R = predictor.inverse_R
     return (
-        all(t.dim() == 2 and t.is_floating_point() for t in predictor.parameters())
+        all(table.dim() == 2 for table in predictor.parameters())
+        and {table.dtype for table in predictor.parameters()} <= {torch.float32, torch.float64}
+        and predictor.entities_ED.dtype == predictor.relations_SW.dtype
         and len(predictor.entities_ED) == entities
         and tuple(inverse_R.shape) == (relations,)
         and inverse_R.dtype == torch.int64
@@ -126,14 +128,15 @@ def save_tensors(path: Path, tensors: Mapping[str, Tensor], about: Mapping[str, 
     """One safetensors file, written aside and renamed; `about` travels in its header."""
     plain = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     with new_file(path) as scratch:
-        save_file(plain, scratch, {"clmpt": json.dumps(about)})
+        try:
+            save_file(plain, scratch, {"clmpt": json.dumps(about)})
+        except SafetensorError as error:  # a full disk, most likely
+            raise cannot_write(path, OSError(str(error))) from None
 
 
-def open_tensors(
-    path: Path, device: torch.device | str = "cpu"
-) -> tuple[dict[str, Tensor], dict[str, Any]]:
+def open_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     try:
-        with safe_open(path, "pt", device=str(device)) as file:
+        with safe_open(path, "pt") as file:
             about = json.loads((file.metadata() or {}).get("clmpt", "{}"))
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except (OSError, SafetensorError, ValueError, RecursionError) as error:
@@ -161,6 +164,8 @@ def _difference(own: NameTable, other: NameTable) -> str:
     ]
     if parts:
         return "; ".join(parts)
+    if len(own) != len(other):
+        return f"it has {len(own):,} with repetitions, the graph {len(other):,}"
     first = next(
         number for number, pair in enumerate(zip(own, other, strict=True)) if len({*pair}) > 1
     )

@@ -14,10 +14,9 @@ def find_device(name: str) -> torch.device:
         return found or torch.device("cpu")
     try:
         device = torch.device(name)
-        torch.empty(0, device=device)
-    except (RuntimeError, AssertionError, NotImplementedError) as error:
-        reason = str(error).splitlines()[0]
+        (torch.ones(2, device=device) + 1).cpu()
+    except (RuntimeError, AssertionError, NotImplementedError, ImportError):
         raise SettingError(
-            f"The device '{name}' cannot be used here ({reason}). Try 'cpu' or 'auto'."
+            f"The device '{name}' cannot be used here. Try 'cpu' or 'auto'."
         ) from None
     return device

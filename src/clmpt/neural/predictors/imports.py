@@ -5,7 +5,6 @@ All end as the same thing: tables in the order of a graph's ids. Files are never
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -31,19 +30,22 @@ if TYPE_CHECKING:
 
 def predictor_from_cqd(path: str | Path, graph: KnowledgeGraph) -> EmbeddingPredictor:
     """A ComplEx checkpoint of CQD's, whose rows are in the order of the graph's ids."""
+    if not Path(path).is_file():
+        raise DataError(f"There is no file '{path}'.")
     try:
         found = torch.load(path, map_location="cpu", weights_only=True)
-    except (OSError, RuntimeError, ValueError, EOFError, pickle.UnpicklingError) as error:
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise DataError(f"'{path}' cannot be read as plain tensors: {reason}") from None
+    except Exception:  # damaged files make its reader fail in dozens of ways, none for users
+        raise DataError(
+            f"'{path}' cannot be read: it is damaged, or holds more than plain tensors."
+        ) from None
     tables = found.get("model_state_dict", found) if isinstance(found, dict) else {}
-    try:
-        entities_ED, relations_SW = (tables[f"embeddings.{n}.weight"].float() for n in (0, 1))
-    except (KeyError, AttributeError, TypeError):
+    tables = tables if isinstance(tables, dict) else {}
+    entities_ED, relations_SW = (tables.get(f"embeddings.{n}.weight") for n in (0, 1))
+    if not isinstance(entities_ED, Tensor) or not isinstance(relations_SW, Tensor):
         raise DataError(
             f"'{path}' is not a ComplEx checkpoint of CQD: it has no 'embeddings.0.weight' and "
             "'embeddings.1.weight', under 'model_state_dict' or by themselves."
-        ) from None
+        )
     return predictor_from_tables("complex", entities_ED, relations_SW, graph)
 
 
@@ -132,6 +134,14 @@ def predictor_from_tables(
     model: str, entities_ED: Tensor, relations_SW: Tensor, graph: KnowledgeGraph
 ) -> EmbeddingPredictor:
     """Tables in the order of the graph's ids; relations may be followed by all their inverses."""
+    for table in (entities_ED, relations_SW):
+        plain = table.layout == torch.strided and table.device.type == "cpu"
+        if table.dim() != 2 or not table.is_floating_point() or not plain:
+            raise DataError(
+                f"The model's embeddings should be tables of floats, not {table.dtype} of shape "
+                f"{tuple(table.shape)}."
+            )
+    entities_ED, relations_SW = entities_ED.float(), relations_SW.float()
     relations = len(graph.relations)
     inverse_R = inverse_rows(graph)
     rows = max(relations, int(inverse_R.max(initial=-1)) + 1)

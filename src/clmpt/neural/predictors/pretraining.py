@@ -14,13 +14,15 @@ import torch
 from torch import Tensor
 
 from clmpt.config import Pretraining
-from clmpt.errors import TrainingError
+from clmpt.errors import DataError, TrainingError
 from clmpt.graph.links import Links
 from clmpt.neural.predictors.objectives import Batch, sampled_loss, softmax_loss
 from clmpt.neural.predictors.predictor import BilinearPredictor, EmbeddingPredictor
 
 # Shapes: B questions of a batch, P all questions, K negatives
 
+_LARGEST = 1e6
+_SLOTS = {torch.optim.Adagrad: ("sum",), torch.optim.Adam: ("exp_avg", "exp_avg_sq")}
 _ORDER, _NEGATIVES = 0, 1  # what random numbers are for, so that no two uses share a stream
 
 
@@ -79,16 +81,26 @@ class Pretrainer:
                 found[f"optimizer.{number}.{name}"] = torch.as_tensor(value)
         return found
 
+    @property
+    def is_sane(self) -> bool:
+        """Whether no embedding is larger than any that a good learning rate leads to."""
+        return all(bool((table.abs() < _LARGEST).all()) for table in self.predictor.parameters())
+
     def restore(self, state: Mapping[str, Tensor], steps_done: int) -> None:
-        expected = set(self.state()) if self.steps_done else None
+        """Goes on from a state; refuses one of another model, graph or way of training."""
+        expected = {f"model.{n}": t.shape for n, t in self.predictor.state_dict().items()}
+        for number, table in enumerate(self.optimizer.param_groups[0]["params"]):
+            expected[f"optimizer.{number}.step"] = torch.Size([])
+            for slot in _SLOTS[type(self.optimizer)]:
+                expected[f"optimizer.{number}.{slot}"] = table.shape
+        if {name: tensor.shape for name, tensor in state.items()} != expected:
+            raise DataError("The saved state is of another training. Remove it to start anew.")
         model = {k.removeprefix("model."): v for k, v in state.items() if k.startswith("model.")}
         slots: dict[int, dict[str, Tensor]] = {}
         for name, value in state.items():
             kind, *rest = name.split(".")
             if kind == "optimizer":
                 slots.setdefault(int(rest[0]), {})[rest[1]] = value
-        if expected is not None and expected != set(state):
-            raise TrainingError("The saved state is of another kind of training.")
         self.predictor.load_state_dict(model)
         groups = self.optimizer.state_dict()["param_groups"]
         self.optimizer.load_state_dict({"state": slots, "param_groups": groups})
