@@ -33,6 +33,7 @@ bench: $(READY)
 	@$(BIN)/python benchmarks/solving.py
 	@$(BIN)/python benchmarks/sampling.py
 	@$(BIN)/python benchmarks/scale.py
+	@$(BIN)/python benchmarks/pretrain.py
 
 clean:
 	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist

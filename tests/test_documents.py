@@ -22,6 +22,8 @@ ROOT = Path(__file__).parents[1]
 WITH_BLOCKS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 DOCUMENTS = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
 PICTURES = sorted((ROOT / "docs" / "pictures").glob("*.svg"))
+RUNS = sorted(path.name for path in (ROOT / "docs" / "runs").iterdir())
+CURVES = "training.svg"
 BLOCK = re.compile(r"(<!-- not run: [^\n]+ -->\n)?^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
@@ -116,7 +118,13 @@ def test_links_lead_somewhere(document: Path) -> None:
 
 
 @pytest.mark.parametrize("picture", PICTURES, ids=name_of)
-def test_pictures_are_what_draw_draws(picture: Path) -> None:
+def test_pictures_are_what_draw_draws(picture: Path, tmp_path: Path) -> None:
+    if picture.name == CURVES:
+        shutil.copytree(ROOT / "docs" / "runs", tmp_path / "runs")
+        found = shell(f"clmpt curve {' '.join(RUNS)} --svg c.svg", tmp_path / "runs")
+        assert found.returncode == 0, found.stdout
+        assert (tmp_path / "runs" / "c.svg").read_text() == picture.read_text(encoding="utf-8")
+        return
     drawn = picture.read_text(encoding="utf-8")
     title = re.search("<title>(.*?)</title>", drawn)
     assert title

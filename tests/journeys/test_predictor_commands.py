@@ -88,6 +88,34 @@ def test_a_curve_as_table_json_and_picture(trained: str, tmp_path: Path, capsys:
     assert "exists already" in refused(capsys, "curve", trained, "--svg", str(picture))
 
 
+def test_odd_runs_are_shown_all_the_same(trained: str, tmp_path: Path, capsys: Captured) -> None:
+    other = tmp_path / "other" / "model"
+    other.mkdir(parents=True)
+    odd = ['{"epoch": 1, "loss": 2.0, "valid": 5}', "{", "[]", '{"epoch": 1' + "0" * 400 + "}"]
+    (other / "log.jsonl").write_text("\n".join(odd))
+    assert main(["curve", trained, str(other), "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)
+    assert [row["run"] for row in rows] == [trained] * 3 + [str(other)] * 2
+    assert main(["curve", trained, str(other), "--svg", str(tmp_path / "c.svg")]) == 0
+    assert "cannot be read" in refused(capsys, "curve", str(tmp_path))
+
+
+@pytest.mark.parametrize("content", ["[1]", "null", '{"source": 5}', "{"])
+def test_a_damaged_run_file_is_no_traceback(
+    content: str, trained: str, graph: str, capsys: Captured
+) -> None:
+    (Path(trained) / "run.json").write_text(content)
+    refused(capsys, "evaluate", trained, "--links")
+    refused(capsys, "pretrain", graph, "--out", trained, *QUICK)
+
+
+def test_without_held_out_facts_the_hint_still_works(tmp_path: Path, capsys: Captured) -> None:
+    (tmp_path / "f.tsv").write_text("a\tlikes\tb\nb\tlikes\tc\n")
+    assert main(["pretrain", str(tmp_path / "f.tsv"), "--out", str(tmp_path / "m"), *QUICK]) == 0
+    hint = capsys.readouterr().out.splitlines()[-1]
+    assert main(hint.removeprefix("Next: clmpt ").split()) == 0
+
+
 def test_settings_come_from_the_command_line_before_the_file(
     graph: str, tmp_path: Path, capsys: Captured
 ) -> None:
@@ -159,6 +187,9 @@ def test_convert_and_measure(trained: str, graph: str, tmp_path: Path, capsys: C
     for source in ("m.npz", "m.pt"):
         out = str(tmp_path / f"from-{source}")
         command = ["convert", str(tmp_path / source), "--graph", graph, "--out", out]
+        if source == "m.npz":
+            assert "--model NAME" in refused(capsys, *command)
+            command += ["--model", "complex"]
         assert main(command) == 0
         assert "complex of rank 4, 40 entities" in capsys.readouterr().out
         assert main(["evaluate", out, "--links", "--graph", graph, "--json"]) == 0
