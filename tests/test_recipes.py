@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from toy import random_graph
 
 from clmpt.config import pretraining, read_toml
 from clmpt.graph.links import links_of
 from clmpt.neural.predictors.models import fresh_predictor
 from clmpt.neural.predictors.pretraining import Pretrainer
+from toy import random_graph
 
 ROOT = Path(__file__).parents[1] / "recipes"
 RECIPES = sorted(ROOT.rglob("*.toml"))

@@ -74,7 +74,8 @@ class _GroupedCrossEntropy(torch.autograd.Function):
     """Σ over facts of logsumexp(scores of its question) - score of its answer.
 
     The gradient is made on the way forward, while a slice of the scores is in memory, and in its
-    place; autograd would keep all scores and their softmax until the way back.
+    place; autograd would keep all scores and their softmax until the way back. Entities come
+    first: with the longer side in front the matrix products take a fifth less time.
     """
 
     @staticmethod
@@ -89,16 +90,16 @@ class _GroupedCrossEntropy(torch.autograd.Function):
             first = int(ends_B[start] - batch.count_B[start])
             facts = slice(first, int(ends_B[rows.stop - 1]))
             owner_T, answer_T = batch.owner_T[facts] - start, batch.answer_T[facts]
-            count_B1 = batch.count_B[rows, None].to(entities_ED.dtype)
-            scores_BE = (found_BD[rows] @ entities_ED.T).to(entities_ED.dtype)
-            largest_B1 = scores_BE.amax(1, keepdim=True)
-            total -= scores_BE[owner_T, answer_T].sum(dtype=total.dtype)
-            sum_B1 = scores_BE.sub_(largest_B1).exp_().sum(1, keepdim=True)
-            total += (count_B1 * (sum_B1.log() + largest_B1)).sum(dtype=total.dtype)
-            slope_BE = scores_BE.mul_(count_B1 / sum_B1)
-            slope_BE[owner_T, answer_T] -= 1  # answers of a question are distinct: no collisions
-            grad_found_BD[rows] = slope_BE @ entities_ED
-            part_ED = (slope_BE.T @ found_BD[rows]).to(entities_ED.dtype)
+            count_B = batch.count_B[rows].to(entities_ED.dtype)
+            scores_EB = (entities_ED @ found_BD[rows].T).to(entities_ED.dtype)
+            largest_B = scores_EB.amax(0)
+            total -= scores_EB[answer_T, owner_T].sum(dtype=total.dtype)
+            sum_B = scores_EB.sub_(largest_B).exp_().sum(0)
+            total += (count_B * (sum_B.log() + largest_B)).sum(dtype=total.dtype)
+            slope_EB = scores_EB.mul_(count_B / sum_B)
+            slope_EB[answer_T, owner_T] -= 1  # answers of a question are distinct: no collisions
+            grad_found_BD[rows] = (slope_EB.T @ entities_ED).to(found_BD.dtype)
+            part_ED = (slope_EB @ found_BD[rows]).to(entities_ED.dtype)
             grad_entities_ED = part_ED if start == 0 else grad_entities_ED.add_(part_ED)
         ctx.save_for_backward(grad_found_BD, grad_entities_ED)
         return total.to(found_BD.dtype)
