@@ -130,7 +130,7 @@ def _end_epoch(
     if due and has_valid:
         valid = evaluate_links(trainer.predictor, graph, "valid")
         if tally.best is None or valid.mrr > tally.best:
-            tally.best, tally.best_epoch, tally.worse = valid.mrr, epoch, 0
+            tally.best, tally.worse = valid.mrr, 0
         else:
             tally.worse += 1
     if not trainer.is_sane:
