@@ -78,6 +78,70 @@ class Pretraining:
                 raise SettingError(f"'{name}' must be above 0, not {getattr(self, name)}.")
 
 
+@dataclass(frozen=True)
+class Reasoning:
+    """What a reasoner is like. Its width is that of the predictor it stands on."""
+
+    reasoner: Literal["clmpt", "lmpnn"] = "clmpt"
+    conditional: bool = True  # no messages to constants, which keep their embeddings
+    encoder_layers: int = 2  # blocks of the transformer encoder (clmpt)
+    heads: int = 8  # of its self-attention (clmpt)
+    feed_forward: int = 1024  # width of its hidden layers, or of the MLP's
+    pooling: Literal["mean", "sum", "max"] = "mean"  # of a set's members (clmpt)
+    norm: Literal["pre", "post"] = "pre"  # before or after attention and feed-forward (clmpt)
+    dropout: float = 0.1
+    epsilon: float = 0.1  # weight of the node itself (lmpnn)
+    penalty: float = 0.0  # λ of the one-hop inference; 0 leaves its denominator out
+    frozen: bool = False  # the predictor's tables are not trained further
+
+    def __post_init__(self) -> None:
+        _check_kinds(self)
+        for name in ("encoder_layers", "heads", "feed_forward"):
+            _at_least(name, getattr(self, name), 1)
+        for name in ("epsilon", "penalty", "dropout"):
+            _at_least(name, getattr(self, name), 0)
+        if self.dropout >= 1:
+            raise SettingError(f"'dropout' must be below 1, not {self.dropout}.")
+
+
+@dataclass(frozen=True)
+class Training:
+    """How a reasoner is trained."""
+
+    epochs: int = 10
+    steps: int = 0  # stop after so many; 0: the epochs decide
+    batch: int = 512
+    mixing: Literal["all", "shape"] = "all"  # what a batch is drawn from: all shapes or one
+    learning_rate: float = 1e-4
+    warm_up: int = 0  # steps over which the learning rate rises from 0
+    decay: Literal["none", "step", "cosine"] = "none"  # of the learning rate
+    decay_epoch: int = 50  # after which it is a tenth (step)
+    weight_decay: float = 1e-4
+    clip: float = 0.0  # the longest a gradient may be; 0: any length
+    temperature: float = 0.05  # T of the loss
+    negatives: Literal["query", "batch", "all"] = "query"  # drawn for each, or once; or everything
+    negative_count: int = 128  # K
+    validate_every: int = 0  # steps; 0: every epoch
+    validation_queries: int = 100  # of each shape
+    patience: int = 5  # validations without a better one before training stops
+    seed: int = 0
+    device: str = "auto"
+    precision: Literal["float32", "bfloat16"] = "float32"
+
+    def __post_init__(self) -> None:
+        _check_kinds(self)
+        for name in (
+            *("epochs", "batch", "decay_epoch", "negative_count"),
+            *("validation_queries", "patience"),
+        ):
+            _at_least(name, getattr(self, name), 1)
+        for name in ("steps", "warm_up", "weight_decay", "clip", "validate_every", "seed"):
+            _at_least(name, getattr(self, name), 0)
+        for name in ("learning_rate", "temperature"):
+            if not 0 < getattr(self, name) < float("inf"):
+                raise SettingError(f"'{name}' must be above 0, not {getattr(self, name)}.")
+
+
 _DISTANCE = {"learning_rate": 1e-3, "initial_scale": 0.05, "epochs": 100, "batch": 512}
 DEFAULTS: dict[str, Pretraining] = {
     "complex": Pretraining(),

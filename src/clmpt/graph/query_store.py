@@ -97,6 +97,25 @@ class QueryGroup:
     def __len__(self) -> int:
         return len(self.entities)
 
+    @classmethod
+    def single(cls, query: Query) -> QueryGroup:
+        """One query over ids, with no answers known."""
+        none = AnswerSets(np.zeros(2, np.int64), np.empty(0, np.int64))
+        nothing = np.empty((1, 0), np.int32)
+        return cls(str(query), query, nothing, nothing, none, none)
+
+    def take(self, rows: AnyInts | slice) -> QueryGroup:
+        """Some of the queries, in the order asked."""
+        numbers = np.arange(len(self))[rows] if isinstance(rows, slice) else rows
+        return QueryGroup(
+            self.name,
+            self.template,
+            self.entities[rows],
+            self.relations[rows],
+            self.easy.take(numbers),
+            self.hard.take(numbers),
+        )
+
     def check(self, entities: int, relations: int) -> None:
         """Refuses ids that a graph of this size does not have."""
         answers = (self.easy.entities, self.hard.entities)

@@ -146,11 +146,21 @@ class EmbeddingPredictor(nn.Module, ABC):
         negated_A: Tensor,
         penalty: float | None = None,
     ) -> Tensor:
+        relation_AW = look_up(self.relations_SW, relation_A)
+        return self.rho(source_AD, relation_AW, to_head_A, negated_A, penalty)
+
+    def rho(
+        self,
+        source_AD: Tensor,
+        relation_AW: Tensor,
+        to_head_A: Tensor,
+        negated_A: Tensor,
+        penalty: float | None = None,
+    ) -> Tensor:
         """ρ for each atom, from the embedding of one end; the masks say which of its four cases.
 
         `penalty` is λ of the closed form; without it the denominator is 1, as in the paper's runs.
         """
-        relation_AW = look_up(self.relations_SW, relation_A)
         relation_AW = torch.where(to_head_A[:, None], self.reverse(relation_AW), relation_AW)
         found_AD = self.carry(source_AD, relation_AW)  # eq:rho
         if penalty is not None:

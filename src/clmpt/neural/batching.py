@@ -1,0 +1,418 @@
+"""Many queries of any shapes -> one batch of index tensors: what is computed, from what, and when.
+
+Layers are unrolled. An update is needed only if it can still reach a free variable, a message is
+computed once however often it is heard, and with `share` so are updates that are equal: those that
+depend on relations alone are common. All of it leaves every answer as it was. The sets that go
+through the encoder are laid end to end, those of a size together, so that nothing is padded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from clmpt.graph.edges import AnyInts, Bools, Ints
+from clmpt.graph.query_store import QueryGroup
+from clmpt.logic.formula import Id, Placeholder, Symbol, Variable, placeholders
+from clmpt.logic.query_graph import QueryGraph, query_graphs
+from clmpt.neural.memory import Memory
+
+# Shapes: Q queries, G graphs (a query's alternatives), I items, C constants, M messages,
+# U updates, T tokens, B relations of a batch, n queries of a group, S rows of the relation table
+#
+# Items are all that a message or update can be made of, numbered in the order they are computed:
+# the two variables' first embeddings, the constants, and wave by wave messages and updated nodes.
+
+EXISTENTIAL, FREE, FIRST_CONSTANT = 0, 1, 2
+
+
+@dataclass(frozen=True)
+class Wave:
+    """Messages that are new, then updates; none of them needs another of its kind.
+
+    An update's set is its messages and, last, the node itself. `sizes` lists (size of a set, how
+    many), in the order they lie in `token_T`. What a memory holds already is not updated again:
+    `recalled_V` are its numbers there. `kept_K` are the updates that it is to keep, as `number_K`.
+    """
+
+    source_M: Tensor
+    relation_M: Tensor  # of the batch's relations
+    to_head_M: Tensor
+    negated_M: Tensor
+    recalled_V: Tensor
+    token_T: Tensor
+    sizes: tuple[tuple[int, int], ...]
+    kept_K: Tensor
+    number_K: Tensor
+
+
+@dataclass(frozen=True)
+class Trail:
+    """Where a variable's embeddings are: its item in every query of a group, layer by layer.
+
+    Layers whose update cannot reach the free variable are missing.
+    """
+
+    group: int
+    alternative: int
+    variable: Variable
+    items: dict[int, Ints]
+
+
+@dataclass(frozen=True)
+class QueryBatch:
+    """All that a reasoner needs to know of some queries."""
+
+    entity_C: Tensor
+    relation_B: Tensor  # rows of the predictor's table
+    waves: tuple[Wave, ...]
+    answer_G: Tensor  # the item that an alternative is answered with
+    query_G: Tensor
+    queries: int
+    trails: tuple[Trail, ...]
+
+    @property
+    def tokens(self) -> int:
+        """How many embeddings go through the encoder."""
+        return sum(len(wave.token_T) for wave in self.waves)
+
+    def to(self, device: torch.device) -> QueryBatch:
+        return replace(_moved(self, device), waves=tuple(_moved(w, device) for w in self.waves))
+
+
+_Record = TypeVar("_Record", Wave, QueryBatch)
+
+
+def _moved(record: _Record, device: torch.device) -> _Record:
+    tensors = {name: value for name, value in vars(record).items() if isinstance(value, Tensor)}
+    moved: dict[str, Any] = {name: tensor.to(device) for name, tensor in tensors.items()}
+    return replace(record, **moved)
+
+
+@dataclass(frozen=True)
+class Passing:
+    """How messages are passed. `inverse_R`: a relation's inverse row, or -1 (see predictors)."""
+
+    inverse_R: Ints
+    conditional: bool = True  # constants get no messages and keep their embeddings
+    prune: bool = True  # only updates that can reach the free variable
+    share: bool = True  # equal updates once; not for dropout, which makes each its own
+
+
+def batch_queries(
+    groups: Sequence[QueryGroup], passing: Passing, memory: Memory | None = None
+) -> QueryBatch:
+    """The queries of all groups, in their order.
+
+    A batch that was made with a memory must be answered with it before the next one is made.
+
+    >>> from clmpt.logic.shapes import shape
+    >>> from clmpt.graph.query_store import AnswerSets
+    >>> none = AnswerSets(np.zeros(3, np.int64), np.empty(0, np.int64))
+    >>> two_hops = QueryGroup("2p", shape("2p"), np.array([[5], [9]]), np.array([[0, 1], [2, 1]]),
+    ...                       none, none)
+    >>> batch_queries([two_hops], Passing(np.full(4, -1), share=False)).tokens
+    14
+    >>> batch_queries([two_hops], Passing(np.full(4, -1))).tokens  # both end in relation 1
+    12
+    """
+    parts = list(_parts(groups, passing))
+    constants = [values for part in parts for values in part.constants.values()]
+    entity_C, place = _distinct(constants)
+    places = iter(place)
+    for part in parts:
+        for node in part.constants:
+            part.item[node, 0] = next(places) + FIRST_CONSTANT
+    relation_B, place = _distinct([values for part in parts for values in part.rows])
+    places = iter(place)
+    for part in parts:
+        part.rows = [next(places) for _ in part.rows]
+    layout = _Layout(FIRST_CONSTANT + len(entity_C), relation_B, passing.share, memory)
+    depth = max((part.graph.depth for part in parts), default=0)
+    waves = tuple(layout.wave(parts, layer) for layer in range(1, depth + 1))
+    answers = [part.item[part.graph.free, part.graph.depth] for part in parts]
+    return QueryBatch(
+        _tensor(entity_C),
+        _tensor(relation_B),
+        waves,
+        _tensor(_joined(answers)),
+        _tensor(_joined([part.query_n for part in parts])),
+        sum(map(len, groups)),
+        tuple(trail for part in parts for trail in part.trails()),
+    )
+
+
+# --- one shape ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Update:
+    """A node hears from its neighbours: (neighbour, edge) and whether it is the edge's head."""
+
+    node: int
+    heard: tuple[tuple[int, int, bool], ...]
+
+
+@lru_cache(maxsize=4096)
+def _schedule(graph: QueryGraph, conditional: bool, prune: bool) -> tuple[tuple[_Update, ...], ...]:
+    """Which nodes are updated in each layer."""
+    nodes = range(len(graph.terms))
+    updated = [n for n in nodes if not (conditional and graph.is_constant(n))]  # eq:conditional
+    heard = {
+        node: tuple(
+            (source, number, to_head)
+            for number, edge in enumerate(graph.edges)
+            for source, target, to_head in (
+                (edge.head, edge.tail, False),
+                (edge.tail, edge.head, True),
+            )
+            if target == node
+        )
+        for node in updated
+    }
+    needed = {graph.free} if prune else set(updated)
+    layers = []
+    for _ in range(graph.depth):
+        layers.append(tuple(_Update(node, heard[node]) for node in updated if node in needed))
+        if prune:
+            needed = needed | {source for node in needed for source, *_ in heard.get(node, ())}
+            needed &= set(updated)
+    return tuple(reversed(layers))
+
+
+class _Part:
+    """One alternative of a group's queries: its graph, and for each query what fills it."""
+
+    def __init__(
+        self,
+        place: tuple[int, int],
+        graph: QueryGraph,
+        group: QueryGroup,
+        query_n: Ints,
+        passing: Passing,
+    ) -> None:
+        self.place, self.graph, self.query_n = place, graph, query_n
+        self.layers = _schedule(graph, passing.conditional, passing.prune)
+        self.constants: dict[int, Ints] = {}
+        self.item: dict[tuple[int, int], Ints] = {}  # of a node after a layer
+        entity_names, relation_names = placeholders(group.template)
+        for node, term in enumerate(graph.terms):
+            if not isinstance(term, Variable):
+                self.constants[node] = _filled(term, entity_names, group.entities)
+            else:
+                first = FREE if node == graph.free else EXISTENTIAL
+                self.item[node, 0] = np.full(len(query_n), first)
+        self.rows: list[Ints] = []
+        self.backwards: list[Bools] = []
+        for edge in graph.edges:
+            directed_n = _filled(edge.relation, relation_names, group.relations)
+            nearer = graph.distance[edge.head] - graph.distance[edge.tail]
+            row_n, backwards_n = _oriented(directed_n, nearer, passing.inverse_R)
+            self.rows.append(row_n)
+            self.backwards.append(backwards_n)
+
+    def item_before(self, node: int, layer: int) -> Ints:
+        """A node's item when a layer begins."""
+        while (node, layer - 1) not in self.item:
+            layer -= 1
+        return self.item[node, layer - 1]
+
+    def trails(self) -> Iterator[Trail]:
+        for node, term in enumerate(self.graph.terms):
+            if isinstance(term, Variable):
+                items = {layer: at for (own, layer), at in self.item.items() if own == node}
+                yield Trail(*self.place, term, items)
+
+
+def _parts(groups: Sequence[QueryGroup], passing: Passing) -> Iterator[_Part]:
+    first = 0
+    for number, group in enumerate(groups):
+        query_n = np.arange(first, first + len(group))
+        first += len(group)
+        for alternative, graph in enumerate(query_graphs(group.template).alternatives):
+            yield _Part((number, alternative), graph, group, query_n, passing)
+
+
+def _filled(symbol: Symbol, names: tuple[str, ...], values: AnyInts) -> Ints:
+    if isinstance(symbol, Placeholder):
+        return values[:, names.index(symbol.name)].astype(np.int64)
+    assert isinstance(symbol, Id), "names are resolved before"
+    return np.full(len(values), symbol.number)
+
+
+def _oriented(directed_n: Ints, nearer: int, inverse_R: Ints) -> tuple[Ints, Bools]:
+    """The row that carries an atom towards the free variable, and whether its head is the tail's.
+
+    A predictor is trained to carry from head to tail. So an atom that is written the other way
+    round is read by its inverse where that has a row of its own; `nearer` is above 0 where the
+    tail is the end nearer to the free variable, and 0 where neither is.
+    """
+    relations = len(inverse_R)
+    relation_n, backwards_n = directed_n % relations, directed_n >= relations
+    inverse_n = inverse_R[relation_n]
+    if nearer:
+        turn_n = (backwards_n == (nearer > 0)) & (inverse_n >= 0)
+    else:
+        turn_n = (inverse_n >= 0) & (inverse_n < relation_n)
+    return np.where(turn_n, inverse_n, relation_n), backwards_n != turn_n
+
+
+# --- all shapes together --------------------------------------------------------------------------
+
+
+class _Layout:
+    """Numbers items as waves are laid out."""
+
+    def __init__(self, items: int, relation_B: Ints, share: bool, memory: Memory | None) -> None:
+        self.items, self.relation_B, self.share = items, relation_B, share
+        self.relations = max(len(relation_B), 1)
+        self.code_N = np.empty(0, np.int64)  # messages so far, sorted by code, and their items
+        self.item_N = np.empty(0, np.int64)
+        self.memory = memory if share else None
+        self.state_number = {EXISTENTIAL: 0, FREE: 1}  # in memory, by item
+        self.message_key: dict[int, tuple[int, ...]] = {}
+
+    def wave(self, parts: list[_Part], layer: int) -> Wave:
+        due = [
+            (part, update)
+            for part in parts
+            if layer <= part.graph.depth
+            for update in part.layers[layer - 1]
+        ]
+        codes = [
+            self.code(part, source, edge, to_head, layer)
+            for part, update in due
+            for source, edge, to_head in update.heard
+        ]
+        messages, places = self.messages(codes)
+        heard_by = iter(places)
+        sets: dict[int, list[tuple[_Part, int, Ints]]] = {}
+        for part, update in due:
+            columns = [next(heard_by) for _ in update.heard]
+            columns = [*np.sort(columns, axis=0), part.item_before(update.node, layer)]
+            sets.setdefault(len(columns), []).append((part, update.node, np.stack(columns, 1)))
+        found = {
+            size: self.distinct_rows(np.concatenate([row for *_, row in sets[size]]))
+            for size in sorted(sets)
+        }
+        numbers = {size: self.numbers(rows) for size, (rows, _) in found.items()}
+        recalled = [number_U[~new_U] for number_U, new_U in numbers.values()]
+        recalled_item, item = self.items, self.items + sum(map(len, recalled))
+        tokens, sizes, kept, updates = [], [], [], 0
+        for size, (rows, place) in found.items():
+            number_U, new_U = numbers[size]
+            item_U = np.where(
+                new_U, np.cumsum(new_U) - 1 + item, np.cumsum(~new_U) - 1 + recalled_item
+            )
+            self.state_number.update(
+                (at, number)
+                for at, number in zip(item_U.tolist(), number_U.tolist(), strict=True)
+                if number >= 0
+            )
+            tokens.append(rows[new_U].ravel())
+            sizes.append((size, int(new_U.sum())))
+            fresh = number_U[new_U]
+            kept.append(np.stack([np.flatnonzero(fresh >= 0) + updates, fresh[fresh >= 0]]))
+            updates += len(fresh)
+            item += len(fresh)
+            recalled_item += int((~new_U).sum())
+            first = 0
+            for part, node, row in sets[size]:
+                part.item[node, layer] = item_U[place[first : first + len(row)]]
+                first += len(row)
+        self.items = item
+        kept_K, number_K = np.concatenate([np.empty((2, 0), np.int64), *kept], 1)
+        return Wave(
+            *messages,
+            _tensor(_joined(recalled)),
+            _tensor(_joined(tokens)),
+            tuple((size, count) for size, count in sizes if count),
+            _tensor(kept_K),
+            _tensor(number_K),
+        )
+
+    def numbers(self, rows: Ints) -> tuple[Ints, Bools]:
+        """Numbers in memory of updates by relations alone, -1 of others; and which are to do."""
+        number_U, new_U = np.full(len(rows), -1), np.ones(len(rows), np.bool_)
+        if self.memory is None:
+            return number_U, new_U
+        nodes = np.array([item for item, number in self.state_number.items() if number >= 0])
+        for row in np.flatnonzero(np.isin(rows[:, -1], nodes)).tolist():
+            *heard, node = rows[row].tolist()
+            keys = [self.message_key.get(message) for message in heard]
+            if None not in keys:
+                key = tuple(sorted(key for key in keys if key is not None))
+                number_U[row], new_U[row] = self.memory.find((key, self.state_number[node]))
+        return number_U, new_U
+
+    def code(self, part: _Part, source: int, edge: int, to_head: bool, layer: int) -> Ints:
+        """A message as one number: equal numbers, equal messages."""
+        item_n = part.item_before(source, layer)
+        to_head_n = part.backwards[edge] != to_head
+        negated = part.graph.edges[edge].negated
+        code: Ints = ((item_n * self.relations + part.rows[edge]) * 2 + to_head_n) * 2 + negated
+        return code
+
+    def messages(
+        self, codes: list[Ints]
+    ) -> tuple[tuple[Tensor, Tensor, Tensor, Tensor], list[Ints]]:
+        """The messages that were not computed before, and the item of every one asked for."""
+        wanted, place = _distinct(codes)
+        new = wanted[~np.isin(wanted, self.code_N, assume_unique=True)]
+        code_N = np.concatenate([self.code_N, new])
+        item_N = np.concatenate([self.item_N, np.arange(self.items, self.items + len(new))])
+        order = np.argsort(code_N)
+        self.code_N, self.item_N = code_N[order], item_N[order]
+        self.items += len(new)
+        item_of = self.item_N[np.searchsorted(self.code_N, wanted)]
+        pair, signs = new // 4, new % 4
+        if self.memory is not None:
+            self.remember(new)
+        message = (
+            _tensor(pair // self.relations),
+            _tensor(pair % self.relations),
+            _tensor(signs >= 2),
+            _tensor(signs % 2 == 1),
+        )
+        return message, [item_of[at] for at in place]
+
+    def remember(self, code_M: Ints) -> None:
+        """Notes the new messages, the last items so far, whose source a memory can know."""
+        first = self.items - len(code_M)
+        for at, code in enumerate(code_M.tolist()):
+            source, relation = divmod(code // 4, self.relations)
+            number = self.state_number.get(source, -1)
+            if number >= 0:
+                row = int(self.relation_B[relation])
+                self.message_key[first + at] = (number, row, code % 4)
+
+    def distinct_rows(self, rows: Ints) -> tuple[Ints, Ints]:
+        """Sets without repetitions where those are shared, and where each went."""
+        if not self.share:
+            return rows, np.arange(len(rows))
+        code = np.zeros(len(rows), np.int64)
+        for column in rows.T:
+            _, code = np.unique(code * self.items + column, return_inverse=True)
+        _, first, place = np.unique(code, return_index=True, return_inverse=True)
+        return rows[first], place
+
+
+def _distinct(arrays: list[Ints]) -> tuple[Ints, list[Ints]]:
+    """The values of some arrays, sorted, and for each array where its values went."""
+    found, place = np.unique(_joined(arrays), return_inverse=True)
+    return found, np.split(place, np.cumsum([len(array) for array in arrays])[:-1])
+
+
+def _joined(arrays: list[Ints]) -> Ints:
+    return np.concatenate([np.empty(0, np.int64), *arrays])
+
+
+def _tensor(array: npt.NDArray[np.integer | np.bool_]) -> Tensor:
+    return torch.from_numpy(np.ascontiguousarray(array))

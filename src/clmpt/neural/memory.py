@@ -1,0 +1,48 @@
+"""States that depend on relations alone, kept from one batch to the next at inference.
+
+The first update of a free variable hears nothing but an existential variable's first embedding
+across a relation: the same for every query that ends in that relation. A memory belongs to one
+model whose weights do not change.
+"""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+_MOST_NUMBERS = 2**24  # 64 MiB
+
+Key = tuple[tuple[tuple[int, ...], ...], int]  # an update's messages, and the node itself
+
+
+class Memory:
+    """Numbers for updates by what they are made of, and the embeddings they led to.
+
+    Numbers 0 and 1 are the two variables' first embeddings, which need no room here.
+    """
+
+    def __init__(self, like_ED: Tensor) -> None:
+        width = like_ED.shape[1]
+        self.most = _MOST_NUMBERS // max(width, 1)
+        self.number: dict[Key, int] = {}
+        self.rows_ND = like_ED.new_empty(0, width)
+
+    def find(self, key: Key) -> tuple[int, bool]:
+        """An update's number, and whether it is new; -1 where there is no room for another."""
+        found = self.number.get(key)
+        if found is not None:
+            return found, False
+        if len(self.number) >= self.most:
+            return -1, True
+        self.number[key] = found = len(self.number) + 2
+        return found, True
+
+    def recall(self, number_V: Tensor) -> Tensor:
+        return self.rows_ND[number_V - 2]
+
+    def keep(self, number_V: Tensor, rows_VD: Tensor) -> None:
+        """Puts embeddings down under numbers that were found to be new."""
+        if len(self.number) > len(self.rows_ND):
+            room = self.rows_ND.new_zeros(max(2 * len(self.number), 64), self.rows_ND.shape[1])
+            room[: len(self.rows_ND)] = self.rows_ND
+            self.rows_ND = room
+        self.rows_ND[number_V - 2] = rows_VD.to(self.rows_ND.dtype)

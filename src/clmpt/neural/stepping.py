@@ -1,0 +1,64 @@
+"""What all training by steps shares: its state, laid out flat, and random numbers by step."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from clmpt.errors import DataError
+
+_SLOTS: dict[type[torch.optim.Optimizer], tuple[str, ...]] = {
+    torch.optim.Adagrad: ("sum",),
+    torch.optim.Adam: ("exp_avg", "exp_avg_sq"),
+    torch.optim.AdamW: ("exp_avg", "exp_avg_sq"),
+}
+_LARGEST = 1e6
+
+
+def random_of(seed: int, purpose: int, number: int) -> np.random.Generator:
+    """Random numbers for one use in one step: no state that would have to be saved."""
+    return np.random.default_rng([seed, purpose, number])
+
+
+def trained(model: nn.Module) -> dict[str, nn.Parameter]:
+    return {name: value for name, value in model.named_parameters() if value.requires_grad}
+
+
+def training_state(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
+    """All that the next steps depend on, besides settings and data."""
+    found: dict[str, Tensor] = {f"model.{n}": p.detach() for n, p in trained(model).items()}
+    for number, (_, slots) in enumerate(sorted(optimizer.state_dict()["state"].items())):
+        for name, value in slots.items():
+            found[f"optimizer.{number}.{name}"] = torch.as_tensor(value)
+    return found
+
+
+def restore_training(
+    model: nn.Module, optimizer: torch.optim.Optimizer, state: Mapping[str, Tensor]
+) -> None:
+    """Goes on from a state; refuses one of another model, graph or way of training."""
+    expected = {f"model.{name}": p.shape for name, p in trained(model).items()}
+    for number, table in enumerate(optimizer.param_groups[0]["params"]):
+        expected[f"optimizer.{number}.step"] = torch.Size([])
+        for slot in _SLOTS[type(optimizer)]:
+            expected[f"optimizer.{number}.{slot}"] = table.shape
+    if {name: tensor.shape for name, tensor in state.items()} != expected:
+        raise DataError("The saved state is of another training. Remove it to start anew.")
+    slots: dict[int, dict[str, Tensor]] = {}
+    with torch.no_grad():
+        for name, parameter in trained(model).items():
+            parameter.copy_(state[f"model.{name}"])
+    for name, value in state.items():
+        kind, *rest = name.split(".")
+        if kind == "optimizer":
+            slots.setdefault(int(rest[0]), {})[rest[1]] = value
+    groups = optimizer.state_dict()["param_groups"]
+    optimizer.load_state_dict({"state": slots, "param_groups": groups})
+
+
+def is_sane(model: nn.Module) -> bool:
+    """Whether no number is larger than any that a good learning rate leads to."""
+    return all(bool((p.abs() < _LARGEST).all()) for p in trained(model).values())

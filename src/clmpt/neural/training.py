@@ -1,0 +1,207 @@
+"""Training a reasoner, step by step. Whoever drives it decides when to validate, save or stop.
+
+Queries stay in the arrays they were stored in; a batch takes its rows from there. What a step does
+depends only on the settings, the weights and the step's number.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from clmpt.config import Training
+from clmpt.errors import TrainingError
+from clmpt.graph.edges import Ints
+from clmpt.graph.query_store import AnswerSets, QueryGroup
+from clmpt.neural.batching import batch_queries
+from clmpt.neural.dropout import Dropout
+from clmpt.neural.predictors.predictor import look_up
+from clmpt.neural.reasoners.candidates import pair_cosines
+from clmpt.neural.reasoners.clmpt import MessagePassing, best_alternative, cosine, nce_loss, unit
+from clmpt.neural.stepping import is_sane, random_of, restore_training, trained, training_state
+
+# Shapes: Q queries, G graphs, C constants, U entities that a step looks at, K candidates, D width
+
+_ORDER, _POSITIVES, _NEGATIVES, _DROPOUT = range(4)  # what random numbers are for
+_STEP_DECAY = 0.1
+
+
+class Order:
+    """Which queries make up which step: numbers of rows in the groups laid end to end."""
+
+    def __init__(self, groups: Sequence[QueryGroup], settings: Training) -> None:
+        self.groups, self.settings = groups, settings
+        self.first = np.concatenate([[0], np.cumsum([len(group) for group in groups])])
+        sizes = [len(group) for group in groups] if settings.mixing == "shape" else [self.queries]
+        self.steps_per_epoch = sum(math.ceil(size / settings.batch) for size in sizes)
+        self._epoch: tuple[int, list[Ints]] | None = None
+
+    @property
+    def queries(self) -> int:
+        return int(self.first[-1])
+
+    def batch(self, step: int) -> list[QueryGroup]:
+        """The queries of a step, by shape."""
+        epoch, within = divmod(step, self.steps_per_epoch)
+        if self._epoch is None or self._epoch[0] != epoch:
+            self._epoch = epoch, self._shuffled(random_of(self.settings.seed, _ORDER, epoch))
+        rows = np.sort(self._epoch[1][within])
+        cuts = np.searchsorted(rows, self.first)
+        return [
+            group.take(rows[start:stop] - first)
+            for group, start, stop, first in zip(
+                self.groups, cuts[:-1], cuts[1:], self.first[:-1], strict=True
+            )
+            if stop > start
+        ]
+
+    def _shuffled(self, random: np.random.Generator) -> list[Ints]:
+        size = self.settings.batch
+        if self.settings.mixing == "all":
+            order = random.permutation(self.queries)
+            return [order[at : at + size] for at in range(0, self.queries, size)]
+        batches = [
+            (order := random.permutation(len(group)) + first)[at : at + size]
+            for group, first in zip(self.groups, self.first[:-1].tolist(), strict=True)
+            for at in range(0, len(group), size)
+        ]
+        return [batches[at] for at in random.permutation(len(batches))]
+
+
+class Trainer:
+    """A reasoner, its optimizer and how many steps they have done."""
+
+    def __init__(
+        self, model: MessagePassing, groups: Sequence[QueryGroup], settings: Training
+    ) -> None:
+        groups = [_answered(group) for group in groups]
+        self.model, self.settings = model, settings
+        self.order = Order([group for group in groups if len(group)], settings)
+        if not self.order.queries:
+            raise TrainingError("There are no queries with answers to train on.")
+        self.device = model.predictor.entities_ED.device
+        self.steps_per_epoch = self.order.steps_per_epoch
+        self.steps = settings.steps or settings.epochs * self.steps_per_epoch
+        self.steps_done = 0
+        self.passing = model.passing(share=model.settings.dropout == 0)
+        self.optimizer = torch.optim.AdamW(
+            list(trained(model).values()),
+            settings.learning_rate,
+            weight_decay=settings.weight_decay,
+            fused=self.device.type in ("cpu", "cuda"),
+        )
+
+    def step(self) -> Tensor:
+        """The loss before this step, on the device; reading its value there waits for the step."""
+        settings = self.settings
+        groups = self.order.batch(self.steps_done)
+        for group in self.optimizer.param_groups:
+            group["lr"] = self.learning_rate
+        with torch.autocast(
+            self.device.type, torch.bfloat16, enabled=settings.precision == "bfloat16"
+        ):
+            loss = self.loss(groups, self.positives(groups), self.negatives(groups))
+        loss.backward()  # type: ignore[no-untyped-call]
+        if settings.clip:
+            torch.nn.utils.clip_grad_norm_(trained(self.model).values(), settings.clip)
+        self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)  # now: the next step wants the memory
+        self.steps_done += 1
+        return loss.detach()
+
+    @property
+    def learning_rate(self) -> float:
+        """That of the next step."""
+        settings, step = self.settings, self.steps_done
+        rate = settings.learning_rate
+        if step < settings.warm_up:
+            return rate * (step + 1) / (settings.warm_up + 1)
+        if settings.decay == "step" and step >= settings.decay_epoch * self.steps_per_epoch:
+            return rate * _STEP_DECAY
+        if settings.decay == "cosine":
+            done = (step - settings.warm_up) / max(self.steps - settings.warm_up, 1)
+            return rate * (1 + math.cos(math.pi * done)) / 2
+        return rate
+
+    @property
+    def is_sane(self) -> bool:
+        return is_sane(self.model)
+
+    def state(self) -> dict[str, Tensor]:
+        return training_state(self.model, self.optimizer)
+
+    def restore(self, state: Mapping[str, Tensor], steps_done: int) -> None:
+        restore_training(self.model, self.optimizer, state)
+        self.steps_done = steps_done
+
+    # --- one step ---------------------------------------------------------------------------------
+
+    def positives(self, groups: Sequence[QueryGroup]) -> Ints:
+        """One answer of each query, drawn anew each time."""
+        random = random_of(self.settings.seed, _POSITIVES, self.steps_done)
+        return np.concatenate([_drawn(group.easy, random) for group in groups])
+
+    def negatives(self, groups: Sequence[QueryGroup]) -> Ints | None:
+        """Any entities, answers not excepted: K for each query, or for all; None: all of them."""
+        settings = self.settings
+        if settings.negatives == "all":
+            return None
+        rows = sum(map(len, groups)) if settings.negatives == "query" else 1
+        random = random_of(settings.seed, _NEGATIVES, self.steps_done)
+        entities = len(self.model.predictor.entities_ED)
+        return random.integers(entities, size=(rows, settings.negative_count))
+
+    def loss(
+        self, groups: Sequence[QueryGroup], positive_Q: Ints, negative_QK: Ints | None
+    ) -> Tensor:
+        """The loss of some queries. Each table is looked up once, so that each has one gradient."""
+        batch = batch_queries(groups, self.passing).to(self.device)
+        table_ED: Tensor = self.model.predictor.entities_ED
+        if negative_QK is None:
+            rows_UD, place_C = table_ED, batch.entity_C
+            positive = torch.from_numpy(positive_Q).to(self.device)
+        else:
+            constants = batch.entity_C.cpu().numpy()
+            wanted = np.concatenate([constants, positive_Q, negative_QK.ravel()])
+            found_U, place = np.unique(wanted, return_inverse=True)
+            places = torch.from_numpy(place).to(self.device)
+            rows_UD = look_up(table_ED, torch.from_numpy(found_U).to(self.device))
+            place_C, positive, negative = torch.split(
+                places, [len(constants), len(positive_Q), negative_QK.size]
+            )
+        answers_GD = self.model(batch, look_up(rows_UD, place_C), self.dropout())
+        query_GD = unit(answers_GD)
+        if negative_QK is None:
+            scores_GE = cosine(answers_GD, rows_UD)
+            scores_QE = best_alternative(scores_GE, batch.query_G, batch.queries)
+            return functional.cross_entropy(scores_QE / self.settings.temperature, positive)
+        if len(negative_QK) == 1 < batch.queries:
+            positive_G1 = pair_cosines(query_GD, rows_UD, positive[batch.query_G, None])
+            negative_KD = unit(look_up(rows_UD, negative))
+            scores_GK = torch.cat([positive_G1, query_GD @ negative_KD.T], 1)
+        else:
+            candidate_QK = torch.cat([positive[:, None], negative.view(batch.queries, -1)], 1)
+            scores_GK = pair_cosines(query_GD, rows_UD, candidate_QK[batch.query_G])
+        scores_QK = best_alternative(scores_GK, batch.query_G, batch.queries)
+        return nce_loss(scores_QK[:, :1], scores_QK[:, 1:], self.settings.temperature)
+
+    def dropout(self) -> Dropout:
+        seed = random_of(self.settings.seed, _DROPOUT, self.steps_done).integers(2**63)
+        generator = torch.Generator(self.device).manual_seed(int(seed))
+        return Dropout(self.model.settings.dropout, generator)
+
+
+def _answered(group: QueryGroup) -> QueryGroup:
+    """A group without the queries that have no answer to learn from."""
+    rows = np.flatnonzero(group.easy.counts > 0)
+    return group if len(rows) == len(group) else group.take(rows)
+
+
+def _drawn(answers: AnswerSets, random: np.random.Generator) -> Ints:
+    at = answers.offsets[:-1] + (random.random(len(answers)) * answers.counts).astype(np.int64)
+    return answers.entities[at].astype(np.int64)

@@ -1,0 +1,192 @@
+"""What holds of every query that a reasoner answers, whatever its graph looks like."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from random import Random
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor
+
+from clmpt.config import Reasoning
+from clmpt.graph.builder import GraphBuilder
+from clmpt.graph.query_store import QueryGroup
+from clmpt.logic.formula import (
+    And,
+    Atom,
+    Exists,
+    Formula,
+    Not,
+    Or,
+    Query,
+    Term,
+    Variable,
+    map_atoms,
+)
+from clmpt.neural.batching import batch_queries
+from clmpt.neural.predictors.complex import ComplEx
+from clmpt.neural.reasoners.clmpt import MessagePassing, best_alternative, cosine
+from clmpt.neural.reasoners.models import fresh_reasoner
+from clmpt.neural.reasoners.reasoner import NeuralReasoner
+from strategies import ENTITIES, RELATIONS, queries
+
+WIDTH = 8
+SMALL = Reasoning(heads=2, feed_forward=12, encoder_layers=2, dropout=0.0)
+VARIANTS = [
+    SMALL,
+    replace(SMALL, norm="post", pooling="sum", encoder_layers=1),
+    replace(SMALL, pooling="max", conditional=False),
+    replace(SMALL, reasoner="lmpnn", conditional=False),
+    replace(SMALL, reasoner="lmpnn", penalty=0.1),
+]
+variants = st.sampled_from(VARIANTS)
+builder = GraphBuilder(ENTITIES, RELATIONS)
+builder.add("facts", "e0", "r0", "e1")
+graph = builder.build()
+
+
+def model(settings: Reasoning) -> MessagePassing:
+    """r0 and r1 are each other's inverses, r2 has none."""
+    random = torch.Generator().manual_seed(1)
+    predictor = ComplEx(
+        torch.randn(len(ENTITIES), WIDTH, generator=random),
+        torch.randn(len(RELATIONS), WIDTH, generator=random),
+        torch.tensor([1, 0, -1]),
+    )
+    return fresh_reasoner(predictor, settings, seed=2).double()
+
+
+def single(query: Query) -> QueryGroup:
+    return QueryGroup.single(graph.bind(query))
+
+
+def scores(settings: Reasoning, *asked: Query) -> Tensor:
+    return NeuralReasoner(model(settings)).score([single(query) for query in asked])
+
+
+def same(left: Tensor, right: Tensor) -> None:
+    torch.testing.assert_close(left, right, rtol=1e-9, atol=1e-9)
+
+
+@given(variants, queries(), st.randoms(use_true_random=False))
+def test_the_order_of_atoms_does_not_matter(
+    settings: Reasoning, query: Query, random: Random
+) -> None:
+    same(scores(settings, query), scores(settings, Query(query.free, shuffled(query.body, random))))
+
+
+@given(variants, st.lists(queries(), min_size=2, max_size=4))
+def test_batch_mates_and_their_order_do_not_matter(
+    settings: Reasoning, several: list[Query]
+) -> None:
+    alone = torch.cat([scores(settings, query) for query in several])
+    same(scores(settings, *several), alone)
+    same(scores(settings, *reversed(several)), alone.flip(0))
+
+
+@given(variants, queries())
+def test_names_of_existential_variables_do_not_matter(settings: Reasoning, query: Query) -> None:
+    same(scores(settings, query), scores(settings, Query(query.free, renamed(query.body))))
+
+
+@given(variants, queries(), queries())
+def test_saying_an_alternative_twice_changes_nothing(
+    settings: Reasoning, one: Query, other: Query
+) -> None:
+    both = Query(one.free, Or((one.body, other.body)))
+    twice = Query(one.free, Or((one.body, other.body, one.body)))
+    same(scores(settings, both), scores(settings, twice))
+    each = torch.stack([scores(settings, one), scores(settings, other)])
+    same(scores(settings, both), each.amax(0))
+
+
+@given(variants, queries())
+def test_an_atom_and_its_inverse_say_the_same(settings: Reasoning, query: Query) -> None:
+    other = {"r0": "r1", "r1": "r0"}
+
+    def turned(atom: Atom) -> Formula:
+        name = other.get(atom.relation.text)  # type: ignore[union-attr]
+        if name is None:
+            return atom
+        return Atom(replace(atom.relation, text=name), atom.tail, atom.head)  # type: ignore[type-var]
+
+    same(
+        scores(settings, query), scores(settings, Query(query.free, map_atoms(query.body, turned)))
+    )
+
+
+@given(variants, st.lists(queries(), min_size=1, max_size=3))
+def test_what_is_saved_changes_neither_answers_nor_gradients(
+    settings: Reasoning, several: list[Query]
+) -> None:
+    made = model(settings)
+    groups = [single(query) for query in several]
+
+    def outcome(**saving: bool) -> tuple[Tensor, list[Tensor]]:
+        made.zero_grad()
+        batch = batch_queries(groups, replace(made.passing(), **saving))
+        found = cosine(made(batch), made.predictor.entities_ED)
+        found = best_alternative(found, batch.query_G, batch.queries)
+        (found * torch.linspace(-1, 2, found.numel()).view_as(found)).sum().backward()
+        return found.detach(), [
+            torch.zeros_like(p) if p.grad is None else p.grad.clone() for p in made.parameters()
+        ]
+
+    answers, gradients = outcome(prune=False, share=False)
+    for saving in ({"prune": True, "share": False}, {"prune": True, "share": True}):
+        saved_answers, saved_gradients = outcome(**saving)
+        same(saved_answers, answers)
+        for saved, whole in zip(saved_gradients, gradients, strict=True):
+            same(saved, whole)
+
+
+@given(variants, st.lists(queries(), min_size=2, max_size=4))
+def test_a_memory_changes_nothing(settings: Reasoning, several: list[Query]) -> None:
+    reasoner = NeuralReasoner(model(settings))
+    for query in [*several, *several]:
+        same(reasoner.score([single(query)]), scores(settings, query))
+
+
+@pytest.mark.parametrize("settings", VARIANTS)
+def test_the_second_time_what_depends_on_relations_alone_is_recalled(settings: Reasoning) -> None:
+    from clmpt.logic.parser import parse
+
+    query = single(parse("?y : r0(e1, ?x) & r2(?x, ?y)"))
+    made = model(settings)
+    reasoner = NeuralReasoner(made)
+    whole = batch_queries([query], made.passing()).tokens
+    reasoner.score([query])
+    # ?y hears ?x's first embedding across r2, whoever e1 is: a set of two.
+    assert batch_queries([query], made.passing(), reasoner.memory).tokens == whole - 2
+
+
+def shuffled(formula: Formula, random: Random) -> Formula:
+    if isinstance(formula, Atom):
+        return formula
+    if isinstance(formula, And | Or):
+        parts = [shuffled(part, random) for part in formula.parts]
+        random.shuffle(parts)
+        return type(formula)(tuple(parts))
+    body = shuffled(formula.body, random)
+    return Not(body) if isinstance(formula, Not) else Exists(formula.variables, body)
+
+
+def renamed(formula: Formula) -> Formula:
+    """Every variable but the free one gets another name, also where a quantifier binds it."""
+
+    def other(term: Term) -> Term:
+        hidden = isinstance(term, Variable) and term.name != "y"
+        return Variable(f"{term.name}_other") if hidden else term  # type: ignore[union-attr]
+
+    if isinstance(formula, Atom):
+        return Atom(formula.relation, other(formula.head), other(formula.tail))
+    if isinstance(formula, And | Or):
+        return type(formula)(tuple(renamed(part) for part in formula.parts))
+    if isinstance(formula, Not):
+        return Not(renamed(formula.body))
+    # A quantifier over the free variable's name hides it: that one keeps its name.
+    variables = tuple(other(variable) for variable in formula.variables)
+    return Exists(variables, renamed(formula.body))  # type: ignore[arg-type]

@@ -1,0 +1,182 @@
+"""The parts of CLMPT and LMPNN, by hand, and what callers can look at."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from clmpt.config import Reasoning
+from clmpt.errors import SettingError
+from clmpt.graph.query_store import QueryGroup
+from clmpt.logic.parser import parse
+from clmpt.neural.batching import batch_queries
+from clmpt.neural.dropout import Dropout
+from clmpt.neural.predictors.complex import ComplEx
+from clmpt.neural.predictors.distmult import DistMult
+from clmpt.neural.predictors.rotate import RotatE
+from clmpt.neural.predictors.transe import TransE
+from clmpt.neural.reasoners.candidates import pair_cosines
+from clmpt.neural.reasoners.clmpt import CLMPT, best_alternative, cosine, nce_loss, unit
+from clmpt.neural.reasoners.models import fresh_reasoner
+from clmpt.neural.reasoners.reasoner import NeuralReasoner
+
+WIDTH = 8
+
+
+def predictor(kind: type = ComplEx) -> ComplEx:
+    random = torch.Generator().manual_seed(0)
+    entities = torch.randn(5, WIDTH, generator=random)
+    relations = torch.randn(2, WIDTH // 2 if kind is RotatE else WIDTH, generator=random)
+    made: ComplEx = kind(entities, relations, torch.tensor([-1, -1]))
+    return made
+
+
+def question(text: str) -> QueryGroup:
+    return QueryGroup.single(parse(text))
+
+
+def test_lmpnn_by_hand() -> None:
+    """1p: the MLP of the constant's message plus ε times the free variable's first embedding."""
+    made = fresh_reasoner(predictor(), Reasoning(reasoner="lmpnn", epsilon=0.5), seed=0)
+    found = made(batch_queries([question("?y : #1(#3, ?y)")], made.passing()))
+    head, relation = made.predictor.entities_ED[3], made.predictor.relations_SW[1]
+    message = torch.view_as_complex(head.view(2, -1).T.contiguous()) * torch.view_as_complex(
+        relation.view(2, -1).T.contiguous()
+    )
+    heard = torch.cat([message.real, message.imag]) + 0.5 * made.free_D
+    expected = made.contract(torch.relu(made.expand(heard)))  # type: ignore[operator]
+    torch.testing.assert_close(found[0], expected)
+
+
+@pytest.mark.parametrize("kind", [ComplEx, DistMult, TransE, RotatE])
+@pytest.mark.parametrize("reasoner", ["clmpt", "lmpnn"])
+def test_every_predictor_will_do(kind: type, reasoner: str) -> None:
+    settings = Reasoning(reasoner=reasoner, heads=2, feed_forward=16)  # type: ignore[arg-type]
+    made = fresh_reasoner(predictor(kind), settings, seed=0)
+    scores = NeuralReasoner(made).score([question("?y : #1(#3, ?x) & #0(?x, ?y) & !#0(#2, ?y)")])
+    assert scores.shape == (1, 5)
+    assert bool((scores.abs() <= 1 + 1e-6).all())
+
+
+def test_pooling_of_a_set_is_its_mean_sum_or_largest() -> None:
+    tokens = torch.randn(5, WIDTH, generator=torch.Generator().manual_seed(3))
+    found = {}
+    for pooling in ("mean", "sum", "max"):
+        settings = Reasoning(heads=2, feed_forward=16, pooling=pooling)  # type: ignore[arg-type]
+        made = fresh_reasoner(predictor(), settings, seed=0)
+        found[pooling] = made.update(tokens, ((2, 1), (3, 1)), Dropout(0.0), None)
+    torch.testing.assert_close(found["sum"][0], 2 * found["mean"][0])
+    torch.testing.assert_close(found["sum"][1], 3 * found["mean"][1])
+    assert bool((found["max"] >= found["mean"]).all())
+
+
+def test_attention_is_there_to_be_looked_at() -> None:
+    made = fresh_reasoner(predictor(), Reasoning(heads=2, feed_forward=16), seed=0)
+    asked = question("?y : #1(#3, ?y) & #0(#2, ?y)")
+    batch, thoughts = NeuralReasoner(made).think([asked])
+    ((weight_UHss,),) = thoughts.attention
+    assert weight_UHss.shape == (1, 2, 3, 3)  # one update, two heads, two messages and ?y
+    torch.testing.assert_close(weight_UHss.sum(-1), torch.ones(1, 2, 3))
+    answer = thoughts.items_ID[batch.trails[0].items[1]]
+    with torch.inference_mode():
+        torch.testing.assert_close(answer, made(batch))
+
+
+def test_a_union_takes_the_best_of_its_alternatives() -> None:
+    scores = torch.tensor([[0.1, 0.9], [0.5, 0.2], [0.3, 0.3]])
+    best = best_alternative(scores, torch.tensor([0, 1, 0]), 2)
+    assert torch.equal(best, torch.tensor([[0.3, 0.9], [0.5, 0.2]]))
+
+
+def test_the_loss_by_hand() -> None:
+    # cosines .5 | .4 .3 at T = .1: -log(e^5 / (e^5 + e^4 + e^3)) = log(1 + e^-1 + e^-2)
+    loss = nce_loss(torch.tensor([[0.5]]), torch.tensor([[0.4, 0.3]]), 0.1)
+    assert loss.item() == pytest.approx(math.log(1 + math.exp(-1) + math.exp(-2)), rel=1e-6)
+
+
+def test_a_small_temperature_does_not_overflow() -> None:
+    """exp(1 / .01) is beyond float32."""
+    loss = nce_loss(torch.tensor([[-1.0]]), torch.tensor([[1.0, 0.9]]), 0.01)
+    assert loss.item() == pytest.approx(200, rel=1e-5)
+
+
+def test_pair_cosines_and_their_gradients_are_those_of_all_cosines() -> None:
+    random = torch.Generator().manual_seed(0)
+    answers = torch.randn(4, 6, generator=random, dtype=torch.float64)
+    rows = torch.randn(9, 6, generator=random, dtype=torch.float64)
+    candidate = torch.randint(9, (4, 7), generator=random)
+    candidate[0, 1] = candidate[0, 0]  # drawn twice
+    weight = torch.randn(4, 7, generator=random, dtype=torch.float64)
+
+    def outcome(score: object) -> list[Tensor]:
+        leaves = [answers.clone().requires_grad_(), rows.clone().requires_grad_()]
+        found = score(*leaves)  # type: ignore[operator]
+        (found * weight).sum().backward()
+        return [found.detach(), *(leaf.grad for leaf in leaves)]  # type: ignore[misc]
+
+    pairs = outcome(lambda a, r: pair_cosines(unit(a), r, candidate))
+    for got, expected in zip(
+        pairs, outcome(lambda a, r: cosine(a, r).gather(1, candidate)), strict=True
+    ):
+        torch.testing.assert_close(got, expected)
+
+
+def test_dropout_keeps_the_share_and_the_mean_and_repeats_for_a_seed() -> None:
+    ones = torch.ones(400, 401)
+    first, second = (Dropout(0.1, torch.Generator().manual_seed(5))(ones) for _ in range(2))
+    assert torch.equal(first, second)
+    assert (first == 0).float().mean().item() == pytest.approx(0.1, abs=0.005)
+    assert first.mean().item() == pytest.approx(1, abs=0.005)
+
+
+def test_dropped_relu_has_the_gradient_of_its_parts() -> None:
+    values = torch.randn(50, 50, generator=torch.Generator().manual_seed(1))
+    both, apart = values.clone().requires_grad_(), values.clone().requires_grad_()
+    fused = Dropout(0.3, torch.Generator().manual_seed(2)).relu(both)
+    parts = Dropout(0.3, torch.Generator().manual_seed(2))(torch.relu(apart))
+    torch.testing.assert_close(fused, parts)
+    (fused**2).sum().backward()
+    (parts**2).sum().backward()
+    torch.testing.assert_close(both.grad, apart.grad)
+
+
+def test_heads_must_divide_the_width() -> None:
+    with pytest.raises(SettingError, match="3 heads do not divide an embedding of width 8"):
+        fresh_reasoner(predictor(), Reasoning(heads=3), seed=0)
+
+
+def test_a_frozen_predictor_is_not_trained() -> None:
+    made = fresh_reasoner(predictor(), Reasoning(heads=2, feed_forward=16, frozen=True), seed=0)
+    batch = batch_queries([question("?y : #1(#3, ?y)")], made.passing())
+    made(batch).sum().backward()
+    assert made.predictor.entities_ED.grad is None
+    assert made.free_D.grad is not None
+
+
+def test_constants_change_only_without_conditional_passing() -> None:
+    asked = question("?y : #1(#3, ?x) & #0(?x, ?y)")
+    for conditional, waves in ((True, 2), (False, 2)):
+        settings = Reasoning(heads=2, feed_forward=16, conditional=conditional)
+        made = fresh_reasoner(predictor(), settings, seed=0)
+        batch = batch_queries([asked], made.passing(share=False))
+        assert len(batch.waves) == waves
+        # Without it #3 hears ?x, two tokens more, in time for ?x's second update; pruning leaves
+        # that out, as ?x's second update is not heard by ?y.
+        unpruned = batch_queries([asked], replace(made.passing(share=False), prune=False))
+        assert (batch.tokens, unpruned.tokens) == (7, 10 if conditional else 14)
+
+
+def test_same_seed_same_model() -> None:
+    first, second, other = (
+        fresh_reasoner(predictor(), Reasoning(heads=2, feed_forward=16), seed=seed)
+        for seed in (1, 1, 2)
+    )
+    assert isinstance(first, CLMPT)
+    assert torch.equal(first.blocks[0].expand.weight, second.blocks[0].expand.weight)  # type: ignore[union-attr]
+    assert not torch.equal(first.blocks[0].expand.weight, other.blocks[0].expand.weight)  # type: ignore[union-attr]
+    assert bool((np.asarray(first.free_D.detach()) >= 0).all())  # the authors' start: in [0, 1)
