@@ -14,15 +14,14 @@ import torch
 from torch import Tensor
 
 from clmpt.config import Pretraining
-from clmpt.errors import DataError, TrainingError
+from clmpt.errors import TrainingError
 from clmpt.graph.links import Links
 from clmpt.neural.predictors.objectives import Batch, sampled_loss, softmax_loss
 from clmpt.neural.predictors.predictor import BilinearPredictor, EmbeddingPredictor
+from clmpt.neural.stepping import is_sane, random_of, restore_training, training_state
 
 # Shapes: B questions of a batch, P all questions, K negatives
 
-_LARGEST = 1e6
-_SLOTS = {torch.optim.Adagrad: ("sum",), torch.optim.Adam: ("exp_avg", "exp_avg_sq")}
 _ORDER, _NEGATIVES = 0, 1  # what random numbers are for, so that no two uses share a stream
 
 
@@ -74,37 +73,15 @@ class Pretrainer:
     # --- going on where a run was -----------------------------------------------------------------
 
     def state(self) -> dict[str, Tensor]:
-        """All that the next steps depend on, besides settings and graph."""
-        found = {f"model.{name}": value for name, value in self.predictor.state_dict().items()}
-        for number, (_, slots) in enumerate(sorted(self.optimizer.state_dict()["state"].items())):
-            for name, value in slots.items():
-                found[f"optimizer.{number}.{name}"] = torch.as_tensor(value)
-        return found
+        return training_state(self.predictor, self.optimizer)
+
+    def restore(self, state: Mapping[str, Tensor], steps_done: int) -> None:
+        restore_training(self.predictor, self.optimizer, state)
+        self.steps_done = steps_done
 
     @property
     def is_sane(self) -> bool:
-        """Whether no embedding is larger than any that a good learning rate leads to."""
-        return all(bool((table.abs() < _LARGEST).all()) for table in self.predictor.parameters())
-
-    def restore(self, state: Mapping[str, Tensor], steps_done: int) -> None:
-        """Goes on from a state; refuses one of another model, graph or way of training."""
-        expected = {f"model.{n}": t.shape for n, t in self.predictor.state_dict().items()}
-        for number, table in enumerate(self.optimizer.param_groups[0]["params"]):
-            expected[f"optimizer.{number}.step"] = torch.Size([])
-            for slot in _SLOTS[type(self.optimizer)]:
-                expected[f"optimizer.{number}.{slot}"] = table.shape
-        if {name: tensor.shape for name, tensor in state.items()} != expected:
-            raise DataError("The saved state is of another training. Remove it to start anew.")
-        model = {k.removeprefix("model."): v for k, v in state.items() if k.startswith("model.")}
-        slots: dict[int, dict[str, Tensor]] = {}
-        for name, value in state.items():
-            kind, *rest = name.split(".")
-            if kind == "optimizer":
-                slots.setdefault(int(rest[0]), {})[rest[1]] = value
-        self.predictor.load_state_dict(model)
-        groups = self.optimizer.state_dict()["param_groups"]
-        self.optimizer.load_state_dict({"state": slots, "param_groups": groups})
-        self.steps_done = steps_done
+        return is_sane(self.predictor)
 
     # --- one step ---------------------------------------------------------------------------------
 
@@ -127,21 +104,19 @@ class Pretrainer:
         if isinstance(self.predictor, BilinearPredictor):
             return None
         entities = len(self.predictor.entities_ED)
-        random = self._random(_NEGATIVES, self.steps_done)
+        random = random_of(self.settings.seed, _NEGATIVES, self.steps_done)
         drawn_K = random.integers(entities, size=self.settings.negatives)
         return torch.from_numpy(drawn_K).to(self.device)
 
     def _batch(self) -> Batch:
         epoch, within = divmod(self.steps_done, self.steps_per_epoch)
         if self._order_P is None or self._order_P[0] != epoch:
-            self._order_P = epoch, self._random(_ORDER, epoch).permutation(len(self.links))
+            random = random_of(self.settings.seed, _ORDER, epoch)
+            self._order_P = epoch, random.permutation(len(self.links))
         size = self.settings.batch
         return batch_of(
             self.links.take(self._order_P[1][within * size : (within + 1) * size]), self.device
         )
-
-    def _random(self, purpose: int, number: int) -> np.random.Generator:
-        return np.random.default_rng([self.settings.seed, purpose, number])
 
 
 def batch_of(links: Links, device: torch.device) -> Batch:
