@@ -9,6 +9,7 @@ from html import escape
 
 _WIDTH, _HEIGHT = 420, 300
 _LEFT, _RIGHT, _TOP, _BOTTOM = 58, 16, 34, 44
+_LONGEST_NAME = 9
 _COLOURS = ("#0969da", "#cf222e", "#1a7f37", "#8250df", "#bf8700", "#57606a")
 _STYLE = """
 text { font: 12px system-ui, sans-serif; fill: #1b1f24; }
@@ -120,3 +121,50 @@ def _legend(names: list[str], y: float) -> str:
         parts.append(f'<text x="{x + 24}" y="{y}">{escape(name)}</text>')
         x += 48 + 7 * len(name)
     return "".join(parts)
+
+
+@dataclass(frozen=True)
+class Bars:
+    """A named value with a margin to either side."""
+
+    name: str
+    value: float
+    margin: float = 0.0
+
+
+def draw_bars(title: str, bars: Sequence[Bars]) -> str:
+    """Values side by side, each with its number above it."""
+    width = max(_WIDTH, _LEFT + _RIGHT + 44 * len(bars))
+    top = max((bar.value + bar.margin for bar in bars), default=1.0)
+    y_ticks = ticks(0, top if top > 0 else 1.0)
+
+    def at_y(value: float) -> float:
+        share = value / y_ticks[-1]
+        return round(_HEIGHT - _BOTTOM - share * (_HEIGHT - _TOP - _BOTTOM), 1)
+
+    parts = [f'<text class="title" x="{_LEFT}" y="20">{escape(title)}</text>']
+    for tick in y_ticks:
+        parts.append(f'<path class="grid" d="M{_LEFT} {at_y(tick)}H{width - _RIGHT}"/>')
+        parts.append(_text(_LEFT - 6, at_y(tick) + 4, f"{tick:g}", "end"))
+    room = (width - _LEFT - _RIGHT) / max(len(bars), 1)
+    for number, bar in enumerate(bars):
+        x = _LEFT + (number + 0.5) * room
+        low, high = at_y(max(bar.value - bar.margin, 0)), at_y(bar.value + bar.margin)
+        y, base = at_y(bar.value), at_y(0)
+        parts.append(
+            f'<rect x="{x - room * 0.32:.1f}" y="{y}" width="{room * 0.64:.1f}" '
+            f'height="{base - y:.1f}" fill="{_COLOURS[0]}"/>'
+            f'<path d="M{x:.1f} {low}V{high}" stroke="#1b1f24" stroke-width="1.5"/>'
+        )
+        parts.append(_text(round(x, 1), high - 5, f"{bar.value:.1f}", "middle"))
+        parts.append(_text(round(x, 1), _HEIGHT - _BOTTOM + 16, _shortened(bar.name), "middle"))
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {_HEIGHT}" '
+        f'width="{width}" height="{_HEIGHT}" role="img"><title>{escape(title)}</title>'
+        f"<style>{_STYLE}</style>"
+        f'<rect width="{width}" height="{_HEIGHT}" fill="#ffffff"/>{"".join(parts)}</svg>\n'
+    )
+
+
+def _shortened(name: str) -> str:
+    return name if len(name) <= _LONGEST_NAME else name[: _LONGEST_NAME - 1] + "…"

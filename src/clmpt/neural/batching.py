@@ -11,14 +11,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from clmpt.graph.edges import AnyInts, Bools, Ints
+from clmpt.graph.edges import Bools, Ints
 from clmpt.graph.query_store import QueryGroup
 from clmpt.logic.formula import Id, Placeholder, Symbol, Variable, placeholders
 from clmpt.logic.query_graph import QueryGraph, query_graphs
@@ -202,17 +202,16 @@ class _Part:
         self.layers = _schedule(graph, passing.conditional, passing.prune)
         self.constants: dict[int, Ints] = {}
         self.item: dict[tuple[int, int], Ints] = {}  # of a node after a layer
-        entity_names, relation_names = placeholders(group.template)
         for node, term in enumerate(graph.terms):
             if not isinstance(term, Variable):
-                self.constants[node] = _filled(term, entity_names, group.entities)
+                self.constants[node] = filled(term, group, "entities")
             else:
                 first = FREE if node == graph.free else EXISTENTIAL
                 self.item[node, 0] = np.full(len(query_n), first)
         self.rows: list[Ints] = []
         self.backwards: list[Bools] = []
         for edge in graph.edges:
-            directed_n = _filled(edge.relation, relation_names, group.relations)
+            directed_n = filled(edge.relation, group, "relations")
             nearer = graph.distance[edge.head] - graph.distance[edge.tail]
             row_n, backwards_n = _oriented(directed_n, nearer, passing.inverse_R)
             self.rows.append(row_n)
@@ -240,11 +239,15 @@ def _parts(groups: Sequence[QueryGroup], passing: Passing) -> Iterator[_Part]:
             yield _Part((number, alternative), graph, group, query_n, passing)
 
 
-def _filled(symbol: Symbol, names: tuple[str, ...], values: AnyInts) -> Ints:
+def filled(symbol: Symbol, group: QueryGroup, kind: Literal["entities", "relations"]) -> Ints:
+    """What a symbol of a group's template stands for in each of its queries."""
     if isinstance(symbol, Placeholder):
-        return values[:, names.index(symbol.name)].astype(np.int64)
+        entity_names, relation_names = placeholders(group.template)
+        if kind == "entities":
+            return group.entities[:, entity_names.index(symbol.name)].astype(np.int64)
+        return group.relations[:, relation_names.index(symbol.name)].astype(np.int64)
     assert isinstance(symbol, Id), "names are resolved before"
-    return np.full(len(values), symbol.number)
+    return np.full(len(group), symbol.number)
 
 
 def _oriented(directed_n: Ints, nearer: int, inverse_R: Ints) -> tuple[Ints, Bools]:

@@ -86,12 +86,26 @@ def hard_answer_counts(
     group: QueryGroup, graph: KnowledgeGraph, observed: tuple[str, ...]
 ) -> tuple[Ints, int]:
     """How many of a group's hard answers miss 0, 1, 2, … links, and how many miss all of them."""
+    found, at = _of_hard_answers(group, graph, observed)
+    found_at = at[at >= 0]
+    longest = max(len(part.skeleton.edges) for part in compiled(group.template))
+    counts = np.bincount(found.missing[found_at], minlength=longest + 1)
+    return counts, int(found.all_missing[found_at].sum())
+
+
+def missing_links(group: QueryGroup, graph: KnowledgeGraph, observed: tuple[str, ...]) -> Ints:
+    """For every hard answer of a group how many links it misses; -1 where it is no answer here."""
+    found, at = _of_hard_answers(group, graph, observed)
+    return np.where(at >= 0, np.append(found.missing, -1)[at], -1)
+
+
+def _of_hard_answers(
+    group: QueryGroup, graph: KnowledgeGraph, observed: tuple[str, ...]
+) -> tuple[Hardness, Ints]:
+    """All answers, and which of them each hard answer of the group is, or -1."""
     found = hardness(group.template, graph, observed, group.entities, group.relations)
     size = len(graph.entities)
     codes = found.answers.owners * size + found.answers.entities
     wanted = group.hard.owners * size + group.hard.entities
     at = np.searchsorted(codes, wanted)
-    found_at = at[(at < len(codes)) & (np.append(codes, -1)[at] == wanted)]
-    longest = max(len(part.skeleton.edges) for part in compiled(group.template))
-    counts = np.bincount(found.missing[found_at], minlength=longest + 1)
-    return counts, int(found.all_missing[found_at].sum())
+    return found, np.where(np.append(codes, -1)[at] == wanted, at, -1)

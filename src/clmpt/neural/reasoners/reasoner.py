@@ -33,7 +33,7 @@ class NeuralReasoner:
         self.unit_ED = unit(table_ED)
         self.memory = Memory(table_ED)
 
-    @torch.inference_mode()
+    @torch.no_grad()
     def score(self, groups: Sequence[QueryGroup]) -> Tensor:
         memory, self.memory = self.memory, Memory(self.unit_ED)  # whole, should this be stopped
         batch = batch_queries(groups, self.passing, memory).to(self.device)
@@ -42,7 +42,7 @@ class NeuralReasoner:
         scores_GE = unit(answers_GD) @ self.unit_ED.T
         return best_alternative(scores_GE, batch.query_G, batch.queries)
 
-    @torch.inference_mode()
+    @torch.no_grad()
     def think(self, groups: Sequence[QueryGroup]) -> tuple[QueryBatch, Thoughts]:
         """Every embedding and the attention that led to it, for explanations."""
         batch = batch_queries(groups, self.passing).to(self.device)
