@@ -52,7 +52,7 @@ def test_an_existing_folder_is_left_alone(stored: Path) -> None:
 @pytest.mark.parametrize(
     ("triples", "reason"),
     [
-        ([("b", "likes", "c"), ("c", "owns", "a")], "number 0 is 'a' for the predictor and 'b'"),
+        ([("b", "likes", "c"), ("c", "owns", "a")], "number 0 is 'a' for the model and 'b'"),
         ([*TRIPLES, ("a", "likes", "Zoë")], "1 of the graph's 4 are not known to it .'Zoë'."),
         ([("a", "likes", "b"), ("c", "owns", "a")], None),
         (TRIPLES[:2], "relation names: 1 of its 2 are not in the graph .'owns'."),

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, Literal, get_args, get_type_hints
+from typing import Any, Literal, TypeVar, get_args, get_type_hints
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -21,6 +21,8 @@ from clmpt.errors import DataError, SettingError
 
 _LARGEST_FILE = 2**20
 _MOST = 10**12
+
+_Value = TypeVar("_Value")
 
 Model = Literal["complex", "distmult", "transe", "rotate"]
 
@@ -78,21 +80,31 @@ class Pretraining:
                 raise SettingError(f"'{name}' must be above 0, not {getattr(self, name)}.")
 
 
+def setting(default: _Value, summary: str) -> _Value:
+    """A field with a default and a line for the help."""
+    made: _Value = field(default=default, metadata={"help": summary})
+    return made
+
+
 @dataclass(frozen=True)
 class Reasoning:
     """What a reasoner is like. Its width is that of the predictor it stands on."""
 
-    reasoner: Literal["clmpt", "lmpnn"] = "clmpt"
-    conditional: bool = True  # no messages to constants, which keep their embeddings
-    encoder_layers: int = 2  # blocks of the transformer encoder (clmpt)
-    heads: int = 8  # of its self-attention (clmpt)
-    feed_forward: int = 1024  # width of its hidden layers, or of the MLP's
-    pooling: Literal["mean", "sum", "max"] = "mean"  # of a set's members (clmpt)
-    norm: Literal["pre", "post"] = "pre"  # before or after attention and feed-forward (clmpt)
-    dropout: float = 0.1
-    epsilon: float = 0.1  # weight of the node itself (lmpnn)
-    penalty: float = 0.0  # λ of the one-hop inference; 0 leaves its denominator out
-    frozen: bool = False  # the predictor's tables are not trained further
+    reasoner: Literal["clmpt", "lmpnn"] = setting(
+        "clmpt", "which update a node gets: a transformer's (clmpt) or an MLP's (lmpnn)"
+    )
+    conditional: bool = setting(True, "no messages to constants, which keep their embeddings")
+    encoder_layers: int = setting(2, "blocks of the transformer encoder (clmpt)")
+    heads: int = setting(8, "of its self-attention (clmpt)")
+    feed_forward: int = setting(1024, "width of its hidden layers, or of the MLP's")
+    pooling: Literal["mean", "sum", "max"] = setting("mean", "of a set's members (clmpt)")
+    norm: Literal["pre", "post"] = setting(
+        "pre", "before or after attention and feed-forward (clmpt)"
+    )
+    dropout: float = setting(0.1, "share of numbers zeroed in training")
+    epsilon: float = setting(0.1, "weight of the node itself (lmpnn)")
+    penalty: float = setting(0.0, "λ of the one-hop inference; 0 leaves its denominator out")
+    frozen: bool = setting(False, "the predictor's tables are not trained further")
 
     def __post_init__(self) -> None:
         _check_kinds(self)
@@ -108,25 +120,29 @@ class Reasoning:
 class Training:
     """How a reasoner is trained."""
 
-    epochs: int = 10
-    steps: int = 0  # stop after so many; 0: the epochs decide
-    batch: int = 512
-    mixing: Literal["all", "shape"] = "all"  # what a batch is drawn from: all shapes or one
-    learning_rate: float = 1e-4
-    warm_up: int = 0  # steps over which the learning rate rises from 0
-    decay: Literal["none", "step", "cosine"] = "none"  # of the learning rate
-    decay_epoch: int = 50  # after which it is a tenth (step)
-    weight_decay: float = 1e-4
-    clip: float = 0.0  # the longest a gradient may be; 0: any length
-    temperature: float = 0.05  # T of the loss
-    negatives: Literal["query", "batch", "all"] = "query"  # drawn for each, or once; or everything
-    negative_count: int = 128  # K
-    validate_every: int = 0  # steps; 0: every epoch
-    validation_queries: int = 100  # of each shape
-    patience: int = 5  # validations without a better one before training stops
-    seed: int = 0
-    device: str = "auto"
-    precision: Literal["float32", "bfloat16"] = "float32"
+    epochs: int = setting(10, "passes over the queries at most")
+    steps: int = setting(0, "stop after so many; 0: the epochs decide")
+    batch: int = setting(512, "queries per step")
+    mixing: Literal["all", "shape"] = setting(
+        "all", "what a batch is drawn from: all shapes or one"
+    )
+    learning_rate: float = setting(1e-4, "of AdamW")
+    warm_up: int = setting(0, "steps over which the learning rate rises from 0")
+    decay: Literal["none", "step", "cosine"] = setting("none", "of the learning rate")
+    decay_epoch: int = setting(50, "after which it is a tenth (step)")
+    weight_decay: float = setting(1e-4, "of AdamW")
+    clip: float = setting(0.0, "the longest a gradient may be; 0: any length")
+    temperature: float = setting(0.05, "T of the loss")
+    negatives: Literal["query", "batch", "all"] = setting(
+        "query", "drawn for each, or once; or everything"
+    )
+    negative_count: int = setting(128, "K")
+    validate_every: int = setting(0, "steps; 0: every epoch")
+    validation_queries: int = setting(100, "of each shape")
+    patience: int = setting(5, "validations without a better one before training stops")
+    seed: int = setting(0, "same seed, same numbers")
+    device: str = setting("auto", "cpu, cuda, …; auto takes what is there")
+    precision: Literal["float32", "bfloat16"] = setting("float32", "of matrix products")
 
     def __post_init__(self) -> None:
         _check_kinds(self)
@@ -163,13 +179,33 @@ def pretraining(given: Mapping[str, Any]) -> Pretraining:
     model = given.get("model", "complex")
     if not isinstance(model, str) or model not in DEFAULTS:
         raise SettingError(f"There is no model '{model}'. There are: {', '.join(DEFAULTS)}.")
-    known = [field.name for field in fields(Pretraining)]
+    _check_names(Pretraining, given)
+    return replace(DEFAULTS[model], **given)
+
+
+def reasoning(given: Mapping[str, Any]) -> Reasoning:
+    """A reasoner's settings; LMPNN passes messages to constants unless told otherwise.
+
+    >>> reasoning({"reasoner": "lmpnn"}).conditional
+    False
+    """
+    _check_names(Reasoning, given)
+    start = {"conditional": False} if given.get("reasoner") == "lmpnn" else {}
+    return Reasoning(**{**start, **given})
+
+
+def training(given: Mapping[str, Any]) -> Training:
+    _check_names(Training, given)
+    return Training(**given)
+
+
+def _check_names(kind: type[Pretraining | Reasoning | Training], given: Mapping[str, Any]) -> None:
+    known = [field.name for field in fields(kind)]
     for name in given:
         if name not in known:
             near = get_close_matches(name, known, 1)
             hint = f"Did you mean '{near[0]}'?" if near else f"There are: {', '.join(known)}."
             raise SettingError(f"There is no setting '{name}'. {hint}")
-    return replace(DEFAULTS[model], **given)
 
 
 def read_toml(path: str | Path) -> dict[str, Any]:

@@ -17,8 +17,7 @@ from torch import Tensor
 from clmpt.errors import DataError
 from clmpt.graph.knowledge_graph import KnowledgeGraph
 from clmpt.graph.links import Links, known_answers, links_of
-from clmpt.graph.query_store import AnswerSets, QueryGroup
-from clmpt.logic.formula import Atom, Placeholder
+from clmpt.graph.query_store import AnswerSets
 from clmpt.neural.predictors.predictor import LinkPredictor
 
 # Shapes: B questions of a chunk, E entities, T answers to rank
@@ -141,36 +140,6 @@ def evaluate_links(
     if not len(links):
         raise DataError(f"The split '{split}' has no facts to measure with.")
     return figures(link_ranks(predictor, links, known_answers(graph, links), report))
-
-
-def one_hop(group: QueryGroup, relations: int) -> Links | None:
-    """A group of queries with a single atom and its hard answers as links; None for other shapes.
-
-    `relations` is the number of the graph's relations.
-    """
-    body = group.template.body
-    if not isinstance(body, Atom) or not isinstance(body.relation, Placeholder):
-        return None
-    backwards = body.head == group.template.free
-    if isinstance(body.tail if backwards else body.head, Placeholder):
-        directed_P = group.relations[:, 0].astype(np.int64)
-        directed_P = (directed_P + backwards * relations) % (2 * relations)
-        return Links(group.entities[:, 0].astype(np.int64), directed_P, group.hard)
-    return None
-
-
-def evaluate_one_hop(
-    predictor: LinkPredictor,
-    links: Links,
-    group: QueryGroup,
-    report: Callable[[int], None] = lambda _done: None,
-) -> Figures:
-    """A benchmark's one-hop queries ranked by score: mean over hard answers, then over queries."""
-    known = united(group.easy, group.hard)
-    ranks = link_ranks(predictor, links, known, report)
-    counts = group.hard.counts
-    weight_T = np.repeat(1 / np.maximum(counts, 1), counts)
-    return figures(ranks, weight_T, int((counts > 0).sum()))
 
 
 def united(easy: AnswerSets, hard: AnswerSets) -> AnswerSets:

@@ -1,4 +1,4 @@
-"""Pre-training in a run folder: validated, logged, kept at its best, and safe to stop."""
+"""Training in a run folder: validated, logged, kept at its best, and safe to stop."""
 
 from __future__ import annotations
 
@@ -6,41 +6,66 @@ import math
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
-from clmpt.config import Pretraining
+import numpy as np
+import torch
+from torch import Tensor
+
+from clmpt.config import Pretraining, Reasoning, Training
 from clmpt.errors import DataError, TrainingError
-from clmpt.evaluation import Figures, evaluate_links
+from clmpt.evaluation import evaluate_links
+from clmpt.graph.benchmarks import FULL, OBSERVED
 from clmpt.graph.knowledge_graph import KnowledgeGraph
 from clmpt.graph.links import links_of
-from clmpt.neural.checkpoint import save_vocabulary, save_weights
+from clmpt.graph.query_store import QueryGroup, QuerySet
+from clmpt.neural.checkpoint import save_reasoner, save_vocabulary, save_weights
 from clmpt.neural.devices import find_device
 from clmpt.neural.predictors.models import fresh_predictor
+from clmpt.neural.predictors.predictor import EmbeddingPredictor
 from clmpt.neural.predictors.pretraining import Pretrainer
+from clmpt.neural.reasoners.models import fresh_reasoner
+from clmpt.neural.reasoners.reasoner import NeuralReasoner
+from clmpt.neural.stepping import checksum, random_of
+from clmpt.neural.training import Trainer
+from clmpt.report import evaluate
 from clmpt.run_folder import RunFolder
+from clmpt.symbolic import sampling
 
 SAVE_SECONDS = 120.0  # how much work a kill can cost
+_VALID_QUERIES = "valid.queries"
+_VALIDATION = 4  # what random numbers are for; see neural/training.py
+_MOST_HARD = 100  # answers of a validation query, as in BetaE's
 
 
 @dataclass
 class Tally:
-    """What a run remembers besides its tables; saved with them."""
+    """What a run remembers besides its weights; saved with them."""
 
     steps_done: int = 0
-    loss_sum: float = 0.0  # of the epoch so far
+    loss_sum: float = 0.0  # since the last entry in the log
     seconds: float = 0.0  # over all its parts
     best: float | None = None  # validation MRR
-    best_epoch: int = 0
+    best_epoch: float = 0
     worse: int = 0  # validations since the best
 
 
 @dataclass(frozen=True)
+class Validation:
+    """How a model does on what it is chosen by. `plain` is for the log."""
+
+    mrr: float
+    plain: dict[str, Any]
+
+
+@dataclass(frozen=True)
 class Progress:
-    """How far a run is. `loss` is the mean of the epoch so far; `valid` is there when just made."""
+    """How far a run is. `loss` is the mean since the last entry in the log; `valid` is there when
+    just made."""
 
     step: int
     steps: int
@@ -49,7 +74,35 @@ class Progress:
     loss: float
     seconds: float
     best: float | None
-    valid: Figures | None
+    valid: Validation | None
+
+
+class Steps(Protocol):
+    """Training by steps, such as `Pretrainer` and `Trainer`."""
+
+    steps: int
+    steps_per_epoch: int
+    steps_done: int
+    optimizer: torch.optim.Optimizer
+
+    @property
+    def is_sane(self) -> bool: ...
+    def step(self) -> Tensor: ...
+    def mean_loss(self, loss_sum: float, steps: int) -> float: ...
+    def state(self) -> dict[str, Tensor]: ...
+    def restore(self, state: Mapping[str, Tensor], steps_done: int) -> None: ...
+
+
+@dataclass(frozen=True)
+class _Course:
+    """What is done between steps: when to log, to validate, and how to keep the best."""
+
+    epochs: int
+    patience: int
+    log_steps: int
+    validate_steps: int
+    validate: Callable[[], Validation] | None
+    keep: Callable[[dict[str, Any]], None]
 
 
 def pretrain(
@@ -66,15 +119,132 @@ def pretrain(
     and leaving the loop save first, and after a kill the state saved last is gone on with: the
     weights end up the same, bit by bit, as without a stop.
     """
-    out = Path(out)
     train_split = "train" if "train" in graph.splits else graph.splits[0]
     predictor = fresh_predictor(graph, settings).to(find_device(settings.device))
     trainer = Pretrainer(predictor, links_of(graph, train_split), settings)
-    run = _open_run(graph, settings, out, train_split, source)
+    identity = {
+        "kind": "pretraining",
+        "settings": asdict(settings),
+        "train_split": train_split,
+        "graph": {"fingerprint": graph.fingerprint, "edges": graph.checksum},
+    }
+    run = _open_run(
+        Path(out),
+        identity,
+        source,
+        lambda folder: save_vocabulary(folder, graph.entities.names, graph.relations.names),
+    )
+
+    def validate() -> Validation:
+        found = evaluate_links(predictor, graph, "valid")
+        return Validation(found.mrr, found.as_plain())
+
+    def keep(about: dict[str, Any]) -> None:
+        same = {"settings": asdict(settings), "graph": identity["graph"]}
+        save_weights(run.path, predictor, {**same, **about})
+
+    course = _Course(
+        settings.epochs,
+        settings.patience,
+        trainer.steps_per_epoch,
+        trainer.steps_per_epoch * settings.validate_every,
+        validate if _has_facts(graph, "valid") else None,
+        keep,
+    )
+    yield from _follow(run, trainer, course, save_seconds)
+
+
+def train(
+    graph: KnowledgeGraph,
+    predictor: EmbeddingPredictor,
+    queries: QuerySet,
+    reasoning: Reasoning,
+    settings: Training,
+    out: str | Path,
+    source: str = "",
+    valid: QuerySet | None = None,
+    save_seconds: float = SAVE_SECONDS,
+) -> Iterator[Progress]:
+    """Trains a reasoner into the folder `out`, or goes on with the run that was stopped there.
+
+    The predictor is taken over: with trainable tables it changes. What does best on `valid` is
+    kept; without it, on queries of the same shapes sampled from the graph's split 'valid', and
+    without such a split the last weights. Of the rest `pretrain` tells.
+    """
+    out = Path(out)
+    for group in (*queries.groups, *(valid.groups if valid else ())):
+        group.check(len(graph.entities), 2 * len(graph.relations))
+    identity = {
+        "kind": "training",
+        "reasoning": asdict(reasoning),
+        "settings": asdict(settings),
+        "graph": {"fingerprint": graph.fingerprint, "edges": graph.checksum},
+        "predictor": {"model": predictor.name, "weights": checksum(predictor.parameters())},
+        "queries": queries.checksum,
+        "valid": valid.checksum if valid else None,
+    }
+    model = fresh_reasoner(predictor.to(find_device(settings.device)), reasoning, settings.seed)
+    trainer = Trainer(model, queries.groups, settings)
+
+    def fill(folder: Path) -> None:
+        save_vocabulary(folder, graph.entities.names, graph.relations.names)
+        chosen = _validation_queries(graph, queries, valid, settings)
+        QuerySet(tuple(chosen), {"graph": graph.fingerprint}).save(folder / _VALID_QUERIES)
+
+    run = _open_run(out, identity, source, fill)
+    asked = QuerySet.open(out / _VALID_QUERIES).groups
+
+    def validate() -> Validation:
+        report = evaluate(NeuralReasoner(model), asked, reasoning.reasoner)
+        by_shape = {shape.name: shape.figures.mrr for shape in report.shapes}
+        return Validation(report.mean, {"mrr": report.mean, "shapes": by_shape})
+
+    def keep(about: dict[str, Any]) -> None:
+        same = {"training": asdict(settings), "graph": identity["graph"]}
+        save_reasoner(out, model, {**same, **about})
+
+    interval = settings.validate_every or trainer.steps_per_epoch
+    epochs = math.ceil(trainer.steps / trainer.steps_per_epoch)
+    course = _Course(
+        epochs, settings.patience, interval, interval, validate if asked else None, keep
+    )
+    yield from _follow(run, trainer, course, save_seconds)
+
+
+def _validation_queries(
+    graph: KnowledgeGraph, queries: QuerySet, valid: QuerySet | None, settings: Training
+) -> list[QueryGroup]:
+    """A fixed number of queries of each shape that have hard answers."""
+    chosen = []
+    if valid is not None:
+        for number, group in enumerate(valid.groups):
+            rows = np.flatnonzero(group.hard.counts)
+            random = random_of(settings.seed, _VALIDATION, number)
+            chosen.append(
+                group.take(np.sort(random.permutation(rows)[: settings.validation_queries]))
+            )
+    elif _has_facts(graph, "valid") and _has_facts(graph, "train"):
+        protocol = sampling.Protocol(OBSERVED["valid"], FULL["valid"], _MOST_HARD)
+        for group in queries.groups:
+            count = settings.validation_queries
+            chosen.append(sampling.sample(group.template, graph, protocol, count, settings.seed))
+    return [group for group in chosen if len(group)]
+
+
+def _has_facts(graph: KnowledgeGraph, split: str) -> bool:
+    return split in graph.splits and graph.view(split).index.triples > 0
+
+
+# --- any training ---------------------------------------------------------------------------------
+
+
+def _follow(
+    run: RunFolder, trainer: Steps, course: _Course, save_seconds: float
+) -> Iterator[Progress]:
     tally = Tally()
     if (found := run.load_state()) is not None:
         tensors, remembered = found
-        tally = _tally(remembered, out)
+        tally = _tally(remembered, run.path)
         trainer.restore(tensors, tally.steps_done)
     clock = time.perf_counter() - tally.seconds
     saved = time.perf_counter()
@@ -86,17 +256,17 @@ def pretrain(
         saved = time.perf_counter()
 
     with run.alone(), _ctrl_c_noted() as stop_asked:
-        while tally.steps_done < trainer.steps and tally.worse < settings.patience:
+        while tally.steps_done < trainer.steps and tally.worse < course.patience:
             loss, valid = float(trainer.step()), None
             if not math.isfinite(loss):
-                raise _exploded(f"The loss became {loss} at step {trainer.steps_done}", out)
+                raise _exploded(f"The loss became {loss} at step {trainer.steps_done}", run.path)
             tally.steps_done = trainer.steps_done
             tally.loss_sum += loss
             tally.seconds = time.perf_counter() - clock
-            steps_of_epoch = (tally.steps_done - 1) % trainer.steps_per_epoch + 1
-            mean_loss = tally.loss_sum / min(steps_of_epoch, trainer.batches_per_epoch)
-            if steps_of_epoch == trainer.steps_per_epoch:
-                valid = _end_epoch(run, trainer, tally, graph, mean_loss)
+            since = (tally.steps_done - 1) % course.log_steps + 1
+            mean_loss = trainer.mean_loss(tally.loss_sum, since)
+            if since == course.log_steps or tally.steps_done == trainer.steps:
+                valid = _pause(run, trainer, tally, course, mean_loss)
             if time.perf_counter() - saved > save_seconds:
                 save()
             try:
@@ -104,7 +274,7 @@ def pretrain(
                     tally.steps_done,
                     trainer.steps,
                     math.ceil(tally.steps_done / trainer.steps_per_epoch),
-                    settings.epochs,
+                    course.epochs,
                     mean_loss,
                     tally.seconds,
                     tally.best,
@@ -119,36 +289,38 @@ def pretrain(
     run.finish(asdict(tally))
 
 
-def _end_epoch(
-    run: RunFolder, trainer: Pretrainer, tally: Tally, graph: KnowledgeGraph, loss: float
-) -> Figures | None:
+def _pause(
+    run: RunFolder, trainer: Steps, tally: Tally, course: _Course, loss: float
+) -> Validation | None:
     """Validates where it is time to, keeps the weights if they are the best so far, and logs."""
-    settings, epoch = trainer.settings, trainer.epoch
+    done = trainer.steps_done
+    epoch = _plain_number(done / trainer.steps_per_epoch)
     tally.loss_sum, valid = 0.0, None
-    due = epoch % settings.validate_every == 0 or epoch == settings.epochs
-    has_valid = "valid" in graph.splits and graph.view("valid").index.triples > 0
-    if due and has_valid:
-        valid = evaluate_links(trainer.predictor, graph, "valid")
+    due = done % course.validate_steps == 0 or done == trainer.steps
+    if due and course.validate:
+        valid = course.validate()
         if tally.best is None or valid.mrr > tally.best:
             tally.best, tally.worse = valid.mrr, 0
         else:
             tally.worse += 1
     if not trainer.is_sane:
-        raise _exploded(f"Embeddings grew beyond all measure in epoch {epoch}", run.path)
+        raise _exploded(f"Weights grew beyond all measure by epoch {epoch}", run.path)
     if due and tally.worse == 0:
         tally.best_epoch = epoch
-        about = {"settings": asdict(settings), "graph": run.identity["graph"], "epoch": epoch}
-        figures = valid.as_plain() if valid else None
-        save_weights(run.path, trainer.predictor, {**about, "valid": figures})
+        course.keep({"epoch": epoch, "valid": valid.plain if valid else None})
     run.log(
         epoch=epoch,
-        step=trainer.steps_done,
+        step=done,
         loss=loss,
         learning_rate=trainer.optimizer.param_groups[0]["lr"],
         seconds=round(tally.seconds, 3),
-        valid=valid.as_plain() if valid else None,
+        valid=valid.plain if valid else None,
     )
     return valid
+
+
+def _plain_number(value: float) -> float:
+    return int(value) if value == int(value) else round(value, 3)
 
 
 def _exploded(what: str, out: Path) -> TrainingError:
@@ -159,22 +331,11 @@ def _exploded(what: str, out: Path) -> TrainingError:
 
 
 def _open_run(
-    graph: KnowledgeGraph, settings: Pretraining, out: Path, train_split: str, source: str
+    out: Path, identity: dict[str, Any], source: str, fill: Callable[[Path], None]
 ) -> RunFolder:
-    identity = {
-        "kind": "pretraining",
-        "settings": asdict(settings),
-        "train_split": train_split,
-        "graph": {"fingerprint": graph.fingerprint, "edges": graph.checksum},
-    }
     run = RunFolder.resume(out, identity)
     if run is None:
-        return RunFolder.create(
-            out,
-            identity,
-            source,
-            lambda folder: save_vocabulary(folder, graph.entities.names, graph.relations.names),
-        )
+        return RunFolder.create(out, identity, source, fill)
     if run.is_finished:
         raise DataError(f"'{out}' is finished already. Choose another folder for a new run.")
     return run

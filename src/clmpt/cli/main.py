@@ -7,12 +7,13 @@ import os
 import re
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import Field, fields
 from importlib import import_module
 from io import TextIOWrapper
-from typing import NoReturn, get_args
+from typing import Any, NoReturn, get_args, get_type_hints
 
 from clmpt import __version__
-from clmpt.config import Model
+from clmpt.config import Model, Reasoning, Training
 from clmpt.errors import ClmptError
 
 _DESCRIPTION = """\
@@ -94,6 +95,7 @@ def _parser() -> argparse.ArgumentParser:
     _asking_commands(command)
     _benchmark_commands(command)
     _predictor_commands(command)
+    _reasoner_commands(command)
     return parser
 
 
@@ -279,29 +281,81 @@ def _predictor_commands(command: _Adder) -> None:
             f"--{what}-names", metavar="FILE", help="a name per row (default: the graph's ids)"
         )
 
-    measure = command(
-        "evaluate",
-        "predictors:evaluate",
-        "measure a predictor: filtered MRR and Hits@k",
-        "clmpt evaluate films-complex --links --split test",
-    )
-    measure.add_argument("checkpoint", metavar="CHECKPOINT", help="made by pretrain or convert")
-    measure.add_argument("--links", action="store_true", help="every fact, from both ends")
-    measure.add_argument(
-        "--queries", metavar="SOURCE", help="the one-hop queries of a file or benchmark folder"
-    )
-    measure.add_argument("--graph", metavar="FOLDER", help="if it is not where it was in training")
-    measure.add_argument("--split", metavar="NAME", help="default: valid and test; queries: test")
-    measure.add_argument("--device", default="auto", help="cpu, cuda, … (default: auto)")
-
     picture = command(
         "curve",
         "predictors:curve",
         "show how training went, as a table or a picture; several runs in one",
         "clmpt curve films-complex --svg curve.svg",
     )
-    picture.add_argument("runs", nargs="+", metavar="RUN", help="folders made by pretrain")
+    picture.add_argument("runs", nargs="+", metavar="RUN", help="made by pretrain or train")
     picture.add_argument("--svg", metavar="FILE", help="write a picture instead of a table")
+
+
+def _reasoner_commands(command: _Adder) -> None:
+    train = command(
+        "train",
+        "reasoners:train_reasoner",
+        "train a reasoner on a predictor; the same command goes on with a stopped run",
+        "clmpt train films --predictor films-complex --queries train.queries --out films-clmpt",
+    )
+    _folder(train)
+    for name, metavar, summary in (
+        ("predictor", "CHECKPOINT", "what it stands on, made by pretrain or convert"),
+        ("queries", "SOURCE", "queries with answers, made by sample, or a benchmark folder"),
+        ("out", "CHECKPOINT", "where to keep it"),
+    ):
+        train.add_argument(f"--{name}", required=True, metavar=metavar, help=summary)
+    train.add_argument("--valid", metavar="SOURCE", help="queries to choose by (default: sampled)")
+    train.add_argument("--recipe", metavar="FILE", help="a TOML file; options go before it")
+    train.add_argument("--resume", action="store_true", help="refuse to start a new run")
+    for kind in (Reasoning, Training):
+        for setting in fields(kind):
+            _setting(train, setting, get_type_hints(kind)[setting.name])
+
+    measure = command(
+        "evaluate",
+        "reasoners:evaluate",
+        "measure a model: filtered MRR and Hits@k, of links or of queries by shape",
+        "clmpt evaluate films-clmpt --queries test.queries --report films-report",
+    )
+    measure.add_argument(
+        "checkpoint", metavar="CHECKPOINT", help="made by train, pretrain or convert; or 'exact'"
+    )
+    measure.add_argument("--links", action="store_true", help="every fact, from both ends")
+    measure.add_argument(
+        "--queries", metavar="SOURCE", help="a query file or benchmark folder; a predictor hops"
+    )
+    measure.add_argument("--shapes", nargs="+", metavar="SHAPE", help="only these")
+    measure.add_argument("--report", metavar="FOLDER", help="write Markdown, JSON and a picture")
+    measure.add_argument("--graph", metavar="FOLDER", help="if it is not where it was in training")
+    measure.add_argument("--split", metavar="NAME", help="default: valid and test; queries: test")
+    measure.add_argument("--device", default="auto", help="cpu, cuda, … (default: auto)")
+
+    ask = command(
+        "ask",
+        "reasoners:ask",
+        "answer a question with a trained model: what is known and what is likely",
+        "clmpt ask films-clmpt '?who : directed(Mizoguchi, ?film) & starred(?who, ?film)'",
+    )
+    ask.add_argument("checkpoint", metavar="CHECKPOINT", help="made by train or pretrain")
+    _query(ask)
+    ask.add_argument("--limit", type=_count, metavar="N", help="how many answers (default: 10)")
+    ask.add_argument("--graph", metavar="FOLDER", help="if it is not where it was in training")
+    ask.add_argument("--device", default="auto", help="cpu, cuda, … (default: auto)")
+
+
+def _setting(parser: argparse.ArgumentParser, setting: Field[Any], kind: Any) -> None:
+    """An option for a setting of its own kind; None where it is not given."""
+    option = f"--{setting.name.replace('_', '-')}"
+    summary = f"{setting.metadata['help']} (default: {setting.default})"
+    if kind is bool:
+        parser.add_argument(option, action=argparse.BooleanOptionalAction, help=summary)
+    elif choices := get_args(kind):
+        parser.add_argument(option, choices=choices, help=summary)
+    else:
+        convert: Callable[[str], Any] = {int: _seed, float: _number}.get(kind, str)
+        metavar = {int: "N", float: "X"}.get(kind, "NAME")
+        parser.add_argument(option, type=convert, metavar=metavar, help=summary)
 
 
 def _folder(parser: argparse.ArgumentParser) -> None:

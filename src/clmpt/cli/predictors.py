@@ -1,4 +1,4 @@
-"""pretrain, evaluate, convert, curve."""
+"""pretrain, convert, curve."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import fields
-from functools import partial
 from pathlib import Path
 from typing import Any, TypeGuard
 
@@ -18,16 +17,12 @@ from clmpt.charts import Chart, Line, draw_charts
 from clmpt.cli.output import clean, progress, say, show_json, show_table, tell
 from clmpt.config import Pretraining, pretraining, read_toml
 from clmpt.errors import DataError, SettingError
-from clmpt.evaluation import Figures, evaluate_links, evaluate_one_hop, one_hop
 from clmpt.experiment import Progress, pretrain
 from clmpt.graph.benchmarks import open_graph
-from clmpt.graph.knowledge_graph import KnowledgeGraph
 from clmpt.graph.storage import new_file, open_json, refuse_existing
-from clmpt.neural.checkpoint import Checkpoint, open_checkpoint, save_checkpoint
-from clmpt.neural.devices import find_device
+from clmpt.neural.checkpoint import save_checkpoint
 from clmpt.neural.predictors.imports import predictor_from_arrays, predictor_from_cqd
 from clmpt.run_folder import read_log
-from clmpt.symbolic.query_text import open_queries
 
 _REPORT_SECONDS = 30.0  # how often a run without a terminal says how far it is
 
@@ -41,8 +36,8 @@ def pretrain_predictor(options: argparse.Namespace) -> None:
     if settings.compile and not shutil.which(os.environ.get("CXX", "g++")):
         raise SettingError("torch.compile needs a C++ compiler, and there is none. Leave it out.")
     try:
-        with _memory_named():
-            _follow(pretrain(graph, settings, options.out, source))
+        with memory_named():
+            follow(pretrain(graph, settings, options.out, source))
     except KeyboardInterrupt:
         tell(f"Stopped. The same command goes on from here; '{options.out}' has all it needs.")
         raise
@@ -50,7 +45,7 @@ def pretrain_predictor(options: argparse.Namespace) -> None:
     if options.json:
         show_json(about)
         return
-    took = _duration(open_json(Path(options.out) / "finished.json")["seconds"])
+    took = duration(open_json(Path(options.out) / "finished.json")["seconds"])
     valid = f"validation MRR {about['valid']['mrr']:.4f} at " if about["valid"] else ""
     say(f"{options.out}: {valid}epoch {about['epoch']}, in {took}")
     measured = any(name in graph.splits for name in ("valid", "test"))
@@ -71,7 +66,7 @@ def _settings(options: argparse.Namespace) -> Pretraining:
     return pretraining(given)
 
 
-def _follow(steps: Iterator[Progress]) -> None:
+def follow(steps: Iterator[Progress]) -> None:
     """Follows a run with a bar on a terminal, or a line now and then elsewhere."""
     told = time.perf_counter()
     with progress(None) as show:
@@ -83,7 +78,7 @@ def _follow(steps: Iterator[Progress]) -> None:
 
 
 @contextmanager
-def _memory_named() -> Iterator[None]:
+def memory_named() -> Iterator[None]:
     """PyTorch says that memory has run out by an error of no particular kind."""
     try:
         yield
@@ -100,79 +95,14 @@ def _line(now: Progress) -> str:
     best = f", best {now.best:.4f}" if now.best is not None else ""
     return (
         f"epoch {now.epoch}/{now.epochs}, step {now.step:,}/{now.steps:,}: loss {now.loss:.4f}"
-        f"{valid}{best}, {rate:.2f} steps/s, {_duration(left)} left"
+        f"{valid}{best}, {rate:.2f} steps/s, {duration(left)} left"
     )
 
 
-def _duration(seconds: float) -> str:
+def duration(seconds: float) -> str:
     minutes, seconds = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours} h {minutes:02} min" if hours else f"{minutes} min {seconds:02} s"
-
-
-def evaluate(options: argparse.Namespace) -> None:
-    if not options.links and not options.queries:
-        raise SettingError("Say what to measure: --links, --queries SOURCE or both.")
-    checkpoint = open_checkpoint(options.checkpoint, find_device(options.device))
-    graph = open_graph(options.graph or _graph_of(options.checkpoint))
-    checkpoint.check_graph(graph)
-    measured: list[tuple[str, Figures]] = []
-    if options.links:
-        measured += _measure_links(checkpoint, graph, options.split)
-    if options.queries:
-        measured += _measure_queries(checkpoint, graph, Path(options.queries), options.split)
-    if options.json:
-        show_json([{"measured": name, **figures.as_plain()} for name, figures in measured])
-        return
-    headers = ["", "MRR", "Hits@1", "Hits@3", "Hits@10", "over"]
-    rows = [
-        (
-            name,
-            f"{f.mrr:.4f}",
-            *(f"{h:.4f}" for h in (f.hits_at_1, f.hits_at_3, f.hits_at_10)),
-            f.count,
-        )
-        for name, f in measured
-    ]
-    show_table(f"{options.checkpoint}, filtered, ties at mean rank", headers, rows)
-
-
-def _measure_links(
-    checkpoint: Checkpoint, graph: KnowledgeGraph, split: str | None
-) -> list[tuple[str, Figures]]:
-    usual = [name for name in ("valid", "test") if name in graph.splits]
-    splits = [split] if split else [name for name in usual if graph.view(name).index.triples]
-    if not splits:
-        raise DataError(
-            "The graph has no facts in 'valid' or 'test'. Say which to measure with: --split NAME"
-        )
-    found = []
-    for name in splits:
-        with progress(None) as show:
-            figures = evaluate_links(checkpoint.predictor, graph, name, partial(show, name))
-        found.append((f"links of {name}", figures))
-    return found
-
-
-def _measure_queries(
-    checkpoint: Checkpoint, graph: KnowledgeGraph, source: Path, split: str | None
-) -> list[tuple[str, Figures]]:
-    """One-hop queries only: that is all that a predictor alone can rank."""
-    found, left_out = [], []
-    for group in open_queries(source, graph, split or "test").groups:
-        links = one_hop(group, len(graph.relations))
-        if links is None or not len(group.hard.entities):
-            left_out.append(group.name)
-            continue
-        with progress(len(group)) as show:
-            show_queries = partial(show, group.name)
-            figures = evaluate_one_hop(checkpoint.predictor, links, group, show_queries)
-        found.append((f"{group.name} queries", figures))
-    if left_out:
-        tell(f"Left out, being no plain links or without hard answers: {', '.join(left_out)}.")
-    if not found:
-        raise DataError(f"'{source}' has no queries that a predictor alone can rank.")
-    return found
 
 
 def convert(options: argparse.Namespace) -> None:
@@ -260,13 +190,3 @@ def _is_number(value: object) -> TypeGuard[float]:
 
 def _short(value: object) -> object:
     return "" if value is None else f"{value:.4g}" if isinstance(value, float) else value
-
-
-def _graph_of(checkpoint: str) -> str:
-    """Where the graph lay when the predictor was trained."""
-    run = Path(checkpoint) / "run.json"
-    about = open_json(run) if run.exists() else None
-    source = about.get("source") if isinstance(about, dict) else None
-    if not isinstance(source, str) or not source or not Path(source).exists():
-        raise DataError(f"The graph of '{checkpoint}' is not where it was. Use --graph FOLDER.")
-    return str(source)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import struct
+import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -142,6 +143,16 @@ class QuerySet:
 
     def __len__(self) -> int:
         return sum(len(group) for group in self.groups)
+
+    @property
+    def checksum(self) -> int:
+        """Shapes, queries and answers in short: equal for sets that hold the same."""
+        found = 0
+        for group in self.groups:
+            found = zlib.crc32(str(group.template).encode(), found)
+            for _, array, dtype in _members(group):
+                found = zlib.crc32(np.ascontiguousarray(array, dtype).data, found)
+        return found
 
     def save(self, path: str | Path) -> None:
         """Writes the file whole or not at all. Arrays go straight from memory to disk."""

@@ -6,8 +6,9 @@ Weights are safetensors, all else JSON and plain arrays: opening a stranger's fo
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,40 +18,59 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from clmpt.errors import ClmptError, DataError, WrongGraph
+from clmpt.config import Reasoning
+from clmpt.errors import DataError, SettingError, WrongGraph
 from clmpt.graph.knowledge_graph import KnowledgeGraph
 from clmpt.graph.names import NameTable, open_names, save_names
 from clmpt.graph.storage import cannot_write, new_file, new_folder, open_json, save_json
 from clmpt.neural.predictors.models import MODELS
 from clmpt.neural.predictors.predictor import EmbeddingPredictor
+from clmpt.neural.reasoners.clmpt import MessagePassing
+from clmpt.neural.reasoners.models import fresh_reasoner
 
 FORMAT = "clmpt predictor 1"
 _WEIGHTS = "weights.safetensors"
 _ABOUT = "predictor.json"
+REASONER_FORMAT = "clmpt reasoner 1"
+_ABOUT_REASONER = "reasoner.json"
+_PREDICTOR = "predictor."  # what the names of a reasoner's predictor's tensors begin with
 _WAY_OUT = "Make the checkpoint again, or take another copy of it."
 _SHOWN = 3  # names that an error lists
 
 
 @dataclass(frozen=True)
-class Checkpoint:
-    """A predictor and the names that its rows stand for."""
+class _Stored:
+    """The names that a model's rows stand for, and what is known about it."""
 
-    predictor: EmbeddingPredictor
     entities: NameTable
     relations: NameTable
     about: dict[str, Any]  # settings, versions, where it came from, how it did in validation
 
     def check_graph(self, graph: KnowledgeGraph) -> None:
-        """Refuses a graph whose names are not this predictor's, in the same order."""
+        """Refuses a graph whose names are not this model's, in the same order."""
         for kind, own, other in (
             ("entity", self.entities, graph.entities.names),
             ("relation", self.relations, graph.relations.names),
         ):
             if not _same(own, other):
                 raise WrongGraph(
-                    f"This predictor was made for a graph with other {kind} names: "
+                    f"This model was made for a graph with other {kind} names: "
                     f"{_difference(own, other)}. Use the graph that it was made for."
                 )
+
+
+@dataclass(frozen=True)
+class Checkpoint(_Stored):
+    """A predictor with its names."""
+
+    predictor: EmbeddingPredictor
+
+
+@dataclass(frozen=True)
+class ReasonerCheckpoint(_Stored):
+    """A reasoner, its predictor included, with its names."""
+
+    model: MessagePassing
 
 
 def save_checkpoint(
@@ -85,25 +105,86 @@ def open_checkpoint(folder: str | Path, device: torch.device | str = "cpu") -> C
             else f"'{folder}' is not a predictor: it has no {_ABOUT}. "
             "Make one with 'clmpt pretrain', or convert one with 'clmpt convert'."
         )
-    about = open_json(folder / _ABOUT)
-    if not isinstance(about, dict) or about.get("format") != FORMAT:
-        raise DataError(f"'{folder / _ABOUT}' is not of the format '{FORMAT}'. {_WAY_OUT}")
+    about = _about(folder / _ABOUT, FORMAT)
     tensors, _ = open_tensors(folder / _WEIGHTS)
-    entities = open_names(folder, "entity_names", _WAY_OUT)
-    relations = open_names(folder, "relation_names", _WAY_OUT)
-    try:
-        predictor = MODELS[about["model"]](
-            tensors["entities_ED"], tensors["relations_SW"], tensors["inverse_R"]
+    entities, relations = _vocabulary(folder)
+    with _whole(folder):
+        predictor = _predictor(about["model"], tensors)
+    if not _fits(predictor, len(entities), len(relations)):
+        raise DataError(f"The weights and the names in '{folder}' do not fit together. {_WAY_OUT}")
+    return Checkpoint(entities, relations, about, predictor.to(device).requires_grad_(False))
+
+
+def save_reasoner(folder: Path, model: MessagePassing, about: Mapping[str, Any]) -> None:
+    """Puts a reasoner's weights in the place of those that the folder has, whole or not at all."""
+    kinds = {"reasoner": model.settings.reasoner, "predictor": model.predictor.name}
+    save_tensors(folder / _WEIGHTS, model.state_dict(), kinds)
+    with new_file(folder / _ABOUT_REASONER) as scratch:
+        settings = {"format": REASONER_FORMAT, **kinds, "reasoning": asdict(model.settings)}
+        save_json(scratch, {**settings, **about})
+
+
+def is_reasoner(folder: str | Path) -> bool:
+    return (Path(folder) / _ABOUT_REASONER).exists()
+
+
+def open_reasoner(folder: str | Path, device: torch.device | str = "cpu") -> ReasonerCheckpoint:
+    """A stored reasoner, after checks that its parts are whole and belong together."""
+    folder = Path(folder)
+    if not is_reasoner(folder):
+        raise DataError(
+            f"'{folder}' has no trained reasoner (no {_ABOUT_REASONER}). Train one with "
+            "'clmpt train', or run the same command again to go on with one."
         )
-    except ClmptError:
-        raise
-    except (KeyError, TypeError, IndexError, RuntimeError) as error:
+    about = _about(folder / _ABOUT_REASONER, REASONER_FORMAT)
+    tensors, _ = open_tensors(folder / _WEIGHTS)
+    entities, relations = _vocabulary(folder)
+    with _whole(folder):
+        settings = Reasoning(**about["reasoning"])
+        own = {name: t for name, t in tensors.items() if name.startswith(_PREDICTOR)}
+        predictor = _predictor(
+            about["predictor"], {name.removeprefix(_PREDICTOR): t for name, t in own.items()}
+        )
+        blocks = {name.split(".")[1] for name in tensors if name.startswith("blocks.")}
+        hidden = next(len(t) for name, t in tensors.items() if name.endswith("expand.weight"))
+        if (len(blocks) or settings.encoder_layers, hidden) != (
+            settings.encoder_layers,
+            settings.feed_forward,
+        ):
+            raise KeyError("the settings are of a model of another size")
+        model = fresh_reasoner(predictor, settings, seed=0)
+        model.load_state_dict(tensors)
+    if not _fits(predictor, len(entities), len(relations)):
+        raise DataError(f"The weights and the names in '{folder}' do not fit together. {_WAY_OUT}")
+    model = model.to(device).requires_grad_(False)
+    return ReasonerCheckpoint(entities, relations, about, model)
+
+
+def _about(path: Path, form: str) -> dict[str, Any]:
+    about = open_json(path)
+    if not isinstance(about, dict) or about.get("format") != form:
+        raise DataError(f"'{path}' is not of the format '{form}'. {_WAY_OUT}")
+    return about
+
+
+def _vocabulary(folder: Path) -> tuple[NameTable, NameTable]:
+    entities = open_names(folder, "entity_names", _WAY_OUT)
+    return entities, open_names(folder, "relation_names", _WAY_OUT)
+
+
+def _predictor(name: str, tensors: Mapping[str, Tensor]) -> EmbeddingPredictor:
+    return MODELS[name](tensors["entities_ED"], tensors["relations_SW"], tensors["inverse_R"])
+
+
+@contextmanager
+def _whole(folder: Path) -> Iterator[None]:
+    """Says that a folder is damaged where its parts are not what they should be."""
+    try:
+        yield
+    except (SettingError, KeyError, TypeError, IndexError, RuntimeError, StopIteration) as error:
         raise DataError(
             f"'{folder}' does not hold what it should ({error!r}). {_WAY_OUT}"
         ) from None
-    if not _fits(predictor, len(entities), len(relations)):
-        raise DataError(f"The weights and the names in '{folder}' do not fit together. {_WAY_OUT}")
-    return Checkpoint(predictor.to(device).requires_grad_(False), entities, relations, about)
 
 
 def _fits(predictor: EmbeddingPredictor, entities: int, relations: int) -> bool:
@@ -170,7 +251,7 @@ def _difference(own: NameTable, other: NameTable) -> str:
         number for number, pair in enumerate(zip(own, other, strict=True)) if len({*pair}) > 1
     )
     return (
-        f"the same names, but number {first} is '{own[first]}' for the predictor and "
+        f"the same names, but number {first} is '{own[first]}' for the model and "
         f"'{other[first]}' in the graph"
     )
 

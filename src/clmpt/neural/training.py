@@ -89,7 +89,7 @@ class Trainer:
         self.steps = settings.steps or settings.epochs * self.steps_per_epoch
         self.steps_done = 0
         self.passing = model.passing(share=model.settings.dropout == 0)
-        self.optimizer = torch.optim.AdamW(
+        self.optimizer: torch.optim.Optimizer = torch.optim.AdamW(
             list(trained(model).values()),
             settings.learning_rate,
             weight_decay=settings.weight_decay,
@@ -127,6 +127,9 @@ class Trainer:
             done = (step - settings.warm_up) / max(self.steps - settings.warm_up, 1)
             return rate * (1 + math.cos(math.pi * done)) / 2
         return rate
+
+    def mean_loss(self, loss_sum: float, steps: int) -> float:
+        return loss_sum / steps
 
     @property
     def is_sane(self) -> bool:

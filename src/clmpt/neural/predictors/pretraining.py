@@ -79,6 +79,10 @@ class Pretrainer:
         restore_training(self.predictor, self.optimizer, state)
         self.steps_done = steps_done
 
+    def mean_loss(self, loss_sum: float, steps: int) -> float:
+        """Per fact: a last, smaller batch of an epoch adds less to the sum."""
+        return loss_sum / min(steps, self.batches_per_epoch)
+
     @property
     def is_sane(self) -> bool:
         return is_sane(self.predictor)

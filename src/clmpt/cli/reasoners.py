@@ -1,0 +1,258 @@
+"""train, evaluate, ask."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from dataclasses import fields
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from clmpt.answering import Answerer, Answers, graph_of, reasoner_of
+from clmpt.cli.asking import read_query
+from clmpt.cli.output import clean, progress, say, show_json, show_table, tell
+from clmpt.cli.predictors import duration, follow, memory_named
+from clmpt.config import Reasoning, Training, read_toml, reasoning, training
+from clmpt.errors import DataError, SettingError
+from clmpt.evaluation import Figures, evaluate_links
+from clmpt.experiment import train
+from clmpt.graph.benchmarks import FULL, OBSERVED, open_graph
+from clmpt.graph.knowledge_graph import KnowledgeGraph
+from clmpt.graph.query_store import QueryGroup, QuerySet
+from clmpt.graph.storage import new_folder, open_json, refuse_existing
+from clmpt.neural.checkpoint import is_reasoner, open_checkpoint
+from clmpt.neural.devices import find_device
+from clmpt.neural.reasoners.exact import ExactReasoner
+from clmpt.report import Report
+from clmpt.report import evaluate as evaluate_queries
+from clmpt.symbolic.query_text import open_queries
+
+EXACT = "exact"  # in the place of a checkpoint
+_BAR = 20
+
+
+def train_reasoner(options: argparse.Namespace) -> None:
+    model_settings, settings = _settings(options)
+    out = Path(options.out)
+    if options.resume and not (out / "run.json").exists():
+        raise DataError(f"There is no run in '{out}' to go on with.")
+    graph = open_graph(options.folder)
+    checkpoint = open_checkpoint(options.predictor)
+    checkpoint.check_graph(graph)
+    queries = open_queries(Path(options.queries), graph, "train")
+    valid = open_queries(Path(options.valid), graph, "valid") if options.valid else None
+    if valid is None and "valid" not in graph.splits:
+        tell("The graph has no split 'valid': all steps are trained and the last weights are kept.")
+    source = str(Path(options.folder).resolve())
+    steps = train(
+        graph, checkpoint.predictor, queries, model_settings, settings, out, source, valid
+    )
+    try:
+        with memory_named():
+            follow(steps)
+    except KeyboardInterrupt:
+        tell(f"Stopped. The same command goes on from here; '{out}' has all it needs.")
+        raise
+    about = open_json(out / "reasoner.json")
+    if options.json:
+        show_json(about)
+        return
+    took = duration(open_json(out / "finished.json")["seconds"])
+    mrr = f"validation MRR {about['valid']['mrr']:.4f} at " if about["valid"] else ""
+    say(f"{out}: {mrr}epoch {about['epoch']}, in {took}")
+    say(f"Next: clmpt ask {out} 'QUESTION', or clmpt evaluate {out} --queries SOURCE")
+
+
+def _settings(options: argparse.Namespace) -> tuple[Reasoning, Training]:
+    """Defaults, then the recipe, then what the command line says."""
+    tables: dict[str, Any] = read_toml(options.recipe) if options.recipe else {}
+    for name in tables:
+        if name not in ("pretraining", "reasoning", "training"):
+            raise SettingError(
+                f"'{options.recipe}' has a table [{name}]; there are [pretraining], [reasoning] "
+                "and [training]."
+            )
+    found = []
+    for kind, table in ((Reasoning, "reasoning"), (Training, "training")):
+        given = tables.get(table, {})
+        if not isinstance(given, dict):
+            raise SettingError(f"'{options.recipe}' should have a table [{table}].")
+        given = dict(given)
+        names = {field.name for field in fields(kind)}
+        given.update({k: v for k, v in vars(options).items() if k in names and v is not None})
+        found.append(given)
+    return reasoning(found[0]), training(found[1])
+
+
+# --- evaluate -------------------------------------------------------------------------------------
+
+
+def evaluate(options: argparse.Namespace) -> None:
+    if not options.links and not options.queries:
+        raise SettingError("Say what to measure: --links, --queries SOURCE or both.")
+    if options.report:
+        refuse_existing(Path(options.report))
+    if options.checkpoint == EXACT and not options.graph:
+        raise SettingError("Say which graph the exact solver shall look at: --graph FOLDER")
+    graph = open_graph(options.graph or graph_of(options.checkpoint))
+    shown: dict[str, Any] = {}
+    if options.links:
+        links = _measure_links(options, graph)
+        shown["links"] = [{"split": name, **found.as_plain()} for name, found in links]
+    if options.queries:
+        report = _measure_queries(options, graph)
+        shown["queries"] = report.as_plain()
+        if options.report:
+            _write_report(report, Path(options.report))
+    if options.json:
+        show_json(shown)
+        return
+    if options.links:
+        headers = ["links of", "MRR", "Hits@1", "Hits@3", "Hits@10", "over"]
+        rows = [_row(name, figures) for name, figures in links]
+        show_table(f"{options.checkpoint}, filtered, ties at mean rank", headers, rows)
+    if options.queries:
+        headers, cells = report.table()
+        show_table(f"{report.model}: MRR and Hits × 100", headers, cells)
+        for note in report.notes:
+            tell(note)
+
+
+def _row(name: str, figures: Figures) -> tuple[object, ...]:
+    hits = (figures.hits_at_1, figures.hits_at_3, figures.hits_at_10)
+    return name, f"{figures.mrr:.4f}", *(f"{value:.4f}" for value in hits), figures.count
+
+
+def _measure_links(options: argparse.Namespace, graph: KnowledgeGraph) -> list[tuple[str, Figures]]:
+    if options.checkpoint == EXACT or is_reasoner(options.checkpoint):
+        raise SettingError("--links measures a predictor. Use --queries for anything else.")
+    checkpoint = open_checkpoint(options.checkpoint, find_device(options.device))
+    checkpoint.check_graph(graph)
+    usual = [name for name in ("valid", "test") if name in graph.splits]
+    splits = (
+        [options.split]
+        if options.split
+        else [name for name in usual if graph.view(name).index.triples]
+    )
+    if not splits:
+        raise DataError(
+            "The graph has no facts in 'valid' or 'test'. Say which to measure with: --split NAME"
+        )
+    found = []
+    for name in splits:
+        with progress(None) as show:
+            figures = evaluate_links(checkpoint.predictor, graph, name, partial(show, name))
+        found.append((name, figures))
+    return found
+
+
+def _measure_queries(options: argparse.Namespace, graph: KnowledgeGraph) -> Report:
+    split = options.split or "test"
+    queries = open_queries(Path(options.queries), graph, split)
+    groups = _chosen(queries, options.shapes)
+    if not any(len(group.hard.entities) for group in groups):
+        raise DataError(
+            f"'{options.queries}' has no hard answers to rank. Queries of the splits valid and "
+            "test have them."
+        )
+    observed, full = _splits(queries, graph, Path(options.queries), split)
+    if options.checkpoint == EXACT and not observed:
+        raise DataError(
+            f"It is not known which splits the easy answers of '{options.queries}' follow from."
+        )
+    if options.checkpoint == EXACT:
+        name, reasoner = "exact solver", ExactReasoner(graph.view(*observed))
+    else:
+        name = str(Path(options.checkpoint).resolve().name)
+        reasoner = reasoner_of(options.checkpoint, graph, find_device(options.device))  # type: ignore[assignment]
+        if not is_reasoner(options.checkpoint):
+            name += " (predictor, hop by hop)"
+    whole = graph.view(*full) if full else None
+    with memory_named(), progress(sum(map(len, groups))) as show:
+        return evaluate_queries(
+            reasoner, groups, name, whole, observed or None, {"queries_of": split}, show
+        )
+
+
+def _chosen(queries: QuerySet, shapes: list[str] | None) -> list[QueryGroup]:
+    if not shapes:
+        return list(queries.groups)
+    by_name = {group.name: group for group in queries.groups}
+    for name in shapes:
+        if name not in by_name:
+            raise DataError(
+                f"There are no queries of shape {name}. There are: {', '.join(by_name)}."
+            )
+    return [by_name[name] for name in shapes]
+
+
+def _splits(
+    queries: QuerySet, graph: KnowledgeGraph, source: Path, split: str
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """What the queries' easy answers follow from, and all their answers; nothing if unknown."""
+    observed = queries.about.get("observed", OBSERVED.get(split, ()) if source.is_dir() else ())
+    full = queries.about.get("full", FULL.get(split, ()) if source.is_dir() else ())
+    lists = isinstance(observed, list | tuple) and isinstance(full, list | tuple)
+    if not lists or not {*map(str, observed), *map(str, full)} <= set(graph.splits):
+        return (), ()
+    return tuple(map(str, observed)), tuple(map(str, full))
+
+
+def _write_report(report: Report, folder: Path) -> None:
+    with new_folder(folder) as scratch:
+        for name, text in (
+            ("report.md", report.markdown() + "\n![MRR by shape](report.svg)\n"),
+            ("report.json", json.dumps(report.as_plain(), ensure_ascii=False, indent=2) + "\n"),
+            ("report.svg", report.svg()),
+        ):
+            (scratch / name).write_text(text, encoding="utf-8")
+
+
+# --- ask ------------------------------------------------------------------------------------------
+
+
+def ask(options: argparse.Namespace) -> None:
+    query = read_query(options)
+    answerer = Answerer.open(options.checkpoint, options.graph, options.device)
+    found = answerer.answer(query, options.limit or query.limit or 10)
+    if options.json:
+        show_json(
+            {
+                "query": str(query),
+                "known": found.known,
+                "answers": [
+                    {
+                        "id": one.entity,
+                        "name": one.name,
+                        "label": one.label,
+                        "score": round(one.score, 6),
+                        "known": one.known,
+                    }
+                    for one in found.answers
+                ],
+                "notes": list(found.notes),
+            }
+        )
+        return
+    _show_answers(found)
+    for note in found.notes:
+        tell(f"Note: {note}")
+
+
+def _show_answers(found: Answers) -> None:
+    rows: list[list[object]] = []
+    best = max((one.score for one in found.answers), default=0.0)
+    worst = min((one.score for one in found.answers), default=0.0)
+    for one in found.answers:
+        row: list[object] = [clean(one.label), f"{one.score:.4f}"]
+        if sys.stdout.isatty():
+            share = (one.score - worst) / (best - worst) if best > worst else 1.0
+            row.append("█" * max(1, round(_BAR * share)))
+        rows.append([*row, "known" if one.known else "predicted"])
+    headers = ["answer", "score", *([""] if sys.stdout.isatty() else []), "in the graph"]
+    show_table(str(found.query), headers, rows)
+    if sys.stdout.isatty():
+        shown = sum(one.known for one in found.answers)
+        say(f"{found.known:,} answers are known, {shown:,} of them are shown")
