@@ -63,13 +63,13 @@ class Order:
     def _shuffled(self, random: np.random.Generator) -> list[Ints]:
         size = self.settings.batch
         if self.settings.mixing == "all":
-            order = random.permutation(self.queries)
-            return [order[at : at + size] for at in range(0, self.queries, size)]
-        batches = [
-            (order := random.permutation(len(group)) + first)[at : at + size]
-            for group, first in zip(self.groups, self.first[:-1].tolist(), strict=True)
-            for at in range(0, len(group), size)
-        ]
+            orders = [random.permutation(self.queries)]
+        else:
+            firsts = zip(self.groups, self.first[:-1].tolist(), strict=True)
+            orders = [random.permutation(len(group)) + first for group, first in firsts]
+        batches = [order[at : at + size] for order in orders for at in range(0, len(order), size)]
+        if self.settings.mixing == "all":
+            return batches
         return [batches[at] for at in random.permutation(len(batches))]
 
 
