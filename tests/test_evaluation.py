@@ -15,19 +15,13 @@ from clmpt.config import pretraining
 from clmpt.errors import DataError
 from clmpt.evaluation import (
     evaluate_links,
-    evaluate_one_hop,
     figures,
     filtered_ranks,
     link_ranks,
-    one_hop,
 )
 from clmpt.graph.links import known_answers, links_of
-from clmpt.graph.query_store import AnswerSets, QueryGroup
-from clmpt.logic.shapes import shape
+from clmpt.graph.query_store import AnswerSets
 from clmpt.neural.predictors.models import MODELS, fresh_predictor
-from clmpt.symbolic.query_text import instantiate
-from clmpt.symbolic.sampling import Protocol, sample
-from clmpt.symbolic.solver import solve
 from toy import films, random_graph
 
 
@@ -112,49 +106,6 @@ def test_both_ways_of_writing_a_graph_are_measured_alike() -> None:
 def evaluate(both_directions: bool) -> evaluation.Figures:
     graph = random_graph(both_directions)
     return evaluate_links(fresh_predictor(graph, pretraining({"rank": 3})), graph, "test")
-
-
-def test_one_hop_queries_average_over_queries() -> None:
-    graph = films()
-    predictor = fresh_predictor(graph, pretraining({"rank": 4}))
-    with torch.no_grad():
-        predictor.entities_ED.zero_()  # all scores tie
-    entities, relations = np.array([[0], [1]], np.int32), np.array([[0], [0]], np.int32)
-    # Ten entities. The first query has two answers, so eight rivals: rank 5. The second has one
-    # answer, nine rivals: rank 5.5. The mean is over queries, not over the three answers.
-    group = QueryGroup("1p", shape("1p"), entities, relations, sets([], []), sets([1, 2], [3]))
-    links = one_hop(group, len(graph.relations))
-    assert links is not None
-    assert len(graph.entities) == 10
-    found = evaluate_one_hop(predictor, links, group)
-    assert found.mrr == pytest.approx((1 / 5 + 1 / 5.5) / 2)
-    assert found.count == 2
-
-
-@pytest.mark.parametrize("formula", ["?y : $r($s, ?y)", "?y : $r(?y, $s)"])
-def test_one_hop_queries_are_the_links_that_they_say(formula: str) -> None:
-    graph = random_graph(False)
-    protocol = Protocol(("train",), ("train", "test"), 0)
-    group = sample(shape(formula), graph, protocol, 20, seed=1)
-    links = one_hop(group, len(graph.relations))
-    assert links is not None
-    for number in range(len(group)):
-        query = instantiate(
-            group.template, group.entities[number], group.relations[number], len(graph.relations)
-        )
-        start, stop = graph.index.ranges(
-            links.entity_P[number : number + 1], links.directed_P[number : number + 1]
-        )
-        assert set(graph.index.neighbours_X[start[0] : stop[0]].tolist()) == set(
-            solve(query, graph)
-        )
-
-
-def test_longer_queries_are_no_links() -> None:
-    graph = random_graph(True)
-    protocol = Protocol(("train",), ("train", "test"), 0)
-    group = sample(shape("2i"), graph, protocol, 5, seed=1)
-    assert one_hop(group, len(graph.relations)) is None
 
 
 def test_a_split_without_facts_is_refused() -> None:

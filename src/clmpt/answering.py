@@ -102,7 +102,12 @@ def reasoner_of(checkpoint: str | Path, graph: KnowledgeGraph, device: torch.dev
 
 def graph_of(checkpoint: str | Path) -> str:
     """Where the graph lay when a model was trained."""
-    run = Path(checkpoint) / "run.json"
+    folder = Path(checkpoint)
+    if not any((folder / name).exists() for name in ("run.json", "predictor.json")):
+        raise DataError(
+            f"'{folder}' is not a model. Make one with 'clmpt pretrain' and 'clmpt train'."
+        )
+    run = folder / "run.json"
     about = open_json(run) if run.exists() else None
     source = about.get("source") if isinstance(about, dict) else None
     if not isinstance(source, str) or not source or not Path(source).exists():

@@ -1,0 +1,177 @@
+"""train, evaluate and ask, as people run them and with what they get wrong."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from clmpt.answering import Answerer
+from clmpt.cli.main import main
+from clmpt.graph.builder import GraphBuilder
+from toy import random_graph
+
+Captured = pytest.CaptureFixture[str]
+QUICK = "--epochs 2 --batch 64 --heads 2 --feed-forward 16 --validation-queries 5 --device cpu"
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A graph, a predictor, queries and a trained reasoner, made by commands."""
+    folder = tmp_path_factory.mktemp("world")
+    builder, toy = GraphBuilder(), random_graph(False)
+    names, relations = toy.entities.names, toy.relations.names
+    for number, (head, relation, tail) in enumerate(toy.triples().tolist()):
+        split = "valid" if number % 10 == 8 else "test" if number % 10 == 9 else "train"
+        builder.add(split, names[head], relations[relation], names[tail])
+    builder.label("e0", "Entity zero")
+    builder.build().save(folder / "graph")
+    graph = str(folder / "graph")
+    for line in (
+        f"pretrain {graph} --out {folder}/predictor --rank 4 --epochs 2 --device cpu",
+        f"sample {graph} --shapes 1p 2p 2in --count 50 --out {folder}/train.queries --workers 1",
+        f"sample {graph} --shapes 1p 2p pni --count 9 --split test --out {folder}/test.queries "
+        "--workers 1",
+    ):
+        assert main(line.split()) == 0
+    assert main(_train(folder, "reasoner")) == 0
+    return folder
+
+
+def _train(folder: Path, out: str, *more: str) -> list[str]:
+    line = f"train {folder}/graph --predictor {folder}/predictor --queries {folder}/train.queries"
+    return [*line.split(), *QUICK.split(), "--out", str(folder / out), *more]
+
+
+def refused(capsys: Captured, *arguments: str) -> str:
+    capsys.readouterr()
+    assert main(list(arguments)) == 2
+    said = capsys.readouterr().err.strip().splitlines()
+    assert said[-1].startswith("clmpt")
+    return said[-1]
+
+
+def test_training_says_how_it_goes_and_what_is_next(
+    world: Path, tmp_path: Path, capsys: Captured
+) -> None:
+    command = _train(world, "again")
+    command[command.index("--out") + 1] = str(tmp_path / "again")
+    assert main(command) == 0
+    out, err = capsys.readouterr()
+    assert "validation MRR 0." in out
+    assert "Next: clmpt ask" in out
+    assert "epoch 2/2, step 6/6: loss" in err
+    assert main(["curve", str(tmp_path / "again"), "--json"]) == 0
+    assert [line["epoch"] for line in json.loads(capsys.readouterr().out)] == [1, 2]
+    assert "finished already" in refused(capsys, *command)
+
+
+def test_a_report_on_the_terminal_and_in_files(
+    world: Path, tmp_path: Path, capsys: Captured
+) -> None:
+    folder = tmp_path / "report"
+    command = ["evaluate", str(world / "reasoner"), "--queries", str(world / "test.queries")]
+    assert main([*command, "--report", str(folder)]) == 0
+    out, err = capsys.readouterr()
+    lines = [line.split("\t") for line in out.splitlines()]
+    assert lines[0][:3] == ["shape", "MRR", "±"]
+    assert [line[0] for line in lines[1:]] == ["1p", "2p", "pni*"]
+    assert "Easy answers follow from train + valid." in err
+    assert "pni is answered as" in err
+    assert {path.name for path in folder.iterdir()} == {"report.md", "report.json", "report.svg"}
+    stored = json.loads((folder / "report.json").read_text())
+    assert main([*command, "--json", "--shapes", "2p"]) == 0
+    (only,) = json.loads(capsys.readouterr().out)["queries"]["shapes"]
+    assert only == stored["shapes"][1]
+    assert "exists already" in refused(capsys, *command, "--report", str(folder))
+    assert "no queries of shape 3p" in refused(capsys, *command, "--shapes", "3p")
+
+
+def test_predictors_and_the_exact_solver_have_the_same_report(
+    world: Path, capsys: Captured
+) -> None:
+    queries = ["--queries", str(world / "test.queries"), "--json"]
+    found = {}
+    for name, checkpoint in (("hops", str(world / "predictor")), ("exact", "exact")):
+        assert main(["evaluate", checkpoint, "--graph", str(world / "graph"), *queries]) == 0
+        found[name] = json.loads(capsys.readouterr().out)["queries"]
+    assert "hop by hop" in found["hops"]["model"]
+    assert [row["shape"] for row in found["exact"]["shapes"]] == ["1p", "2p", "pni"]
+    assert all(row["hits_at_1"] == 0 for row in found["exact"]["shapes"])
+
+
+def test_asking_in_formula_and_sparql(world: Path, capsys: Captured) -> None:
+    reasoner = str(world / "reasoner")
+    assert main(["ask", reasoner, "?y : r0('Entity zero', ?x) & r1(?x, ?y)", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert len(found["answers"]) == 10
+    scores = [answer["score"] for answer in found["answers"]]
+    assert scores == sorted(scores, reverse=True)
+    assert main(["ask", reasoner, "SELECT ?y { <e0> <r0> ?x . ?x <r1> ?y } LIMIT 3", "--json"]) == 0
+    short = json.loads(capsys.readouterr().out)
+    assert short["answers"] == found["answers"][:3]
+    assert main(["solve", str(world / "graph"), "?y : r0(e0, ?x) & r1(?x, ?y)", "--json"]) == 0
+    known = {row["id"] for row in json.loads(capsys.readouterr().out)["answers"]}
+    assert found["known"] == len(known)
+    assert all(row["known"] == (row["id"] in known) for row in found["answers"])
+
+
+def test_an_approximation_is_told(world: Path, capsys: Captured) -> None:
+    query = "?y : r0(e0, ?y) & !exists ?x (r1(e1, ?x) & r2(?x, ?y))"
+    assert main(["ask", str(world / "reasoner"), query, "--limit", "2"]) == 0
+    out, err = capsys.readouterr()
+    header, *rows = [line.split("\t") for line in out.splitlines()]
+    assert header == ["answer", "score", "in the graph"]
+    assert {row[2] for row in rows} <= {"known", "predicted"}
+    assert "approximation" in err
+
+
+def test_asking_from_python(world: Path) -> None:
+    answerer = Answerer.open(world / "reasoner", device="cpu")
+    found = answerer.answer("?y : r0(e0, ?y)", limit=3)
+    assert len(found.answers) == 3
+    again = answerer.answer("?y : r0(e0, ?y)", limit=40)
+    assert again.answers[:3] == found.answers
+    assert sum(answer.known for answer in again.answers) == found.known > 0
+
+
+def test_bad_input_is_refused_in_a_line(world: Path, tmp_path: Path, capsys: Captured) -> None:
+    reasoner, graph = str(world / "reasoner"), str(world / "graph")
+    assert "Did you mean 'r0'" in refused(capsys, "ask", reasoner, "?y : r00(e0, ?y)")
+    assert "is not a model" in refused(capsys, "ask", graph, "?y : r0(e0, ?y)")
+    assert "no run" in refused(capsys, *_train(world, "nothing", "--resume"))
+    assert "do not divide" in refused(capsys, *_train(world, "odd", "--heads", "5"))
+    assert not (world / "odd").exists()
+    assert "other settings" in refused(capsys, *_train(world, "reasoner", "--seed", "9"))
+    (tmp_path / "r.toml").write_text("[trainign]\nepochs = 1\n")
+    recipe = ["--recipe", str(tmp_path / "r.toml")]
+    assert "a table [trainign]" in refused(capsys, *_train(world, "new", *recipe))
+    (tmp_path / "r.toml").write_text("[training]\nepoch = 1\n")
+    assert "Did you mean 'epochs'" in refused(capsys, *_train(world, "new", *recipe))
+    (tmp_path / "r.toml").write_text("training = 1\n")
+    assert "should have a table" in refused(capsys, *_train(world, "new", *recipe))
+    other = tmp_path / "other.tsv"
+    other.write_text("a\tr\tb\n")
+    assert "other entity names" in refused(
+        capsys, "ask", reasoner, "?y : r(a, ?y)", "--graph", str(other)
+    )
+    queries = ["--queries", str(world / "train.queries")]
+    assert "no hard answers" in refused(capsys, "evaluate", reasoner, *queries)
+    assert "measures a predictor" in refused(capsys, "evaluate", reasoner, "--links")
+    assert "--graph" in refused(capsys, "evaluate", "exact", *queries)
+    wrong = _train(world, "new")
+    wrong[wrong.index("--predictor") + 1] = graph
+    assert "not a predictor" in refused(capsys, *wrong)
+
+
+def test_a_recipe_and_options_before_it(world: Path, tmp_path: Path, capsys: Captured) -> None:
+    recipe = tmp_path / "r.toml"
+    recipe.write_text('[reasoning]\nreasoner = "lmpnn"\n[training]\nseed = 5\nepochs = 1\n')
+    command = _train(world, "recipe", "--recipe", str(recipe), "--epochs", "3", "--json")
+    command[command.index("--out") + 1] = str(tmp_path / "recipe")
+    assert main(command) == 0
+    about = json.loads(capsys.readouterr().out)
+    assert about["reasoning"]["reasoner"] == "lmpnn"
+    assert about["reasoning"]["conditional"] is False
+    assert (about["training"]["seed"], about["training"]["epochs"]) == (5, 3)
