@@ -34,6 +34,7 @@ bench: $(READY)
 	@$(BIN)/python benchmarks/sampling.py
 	@$(BIN)/python benchmarks/scale.py
 	@$(BIN)/python benchmarks/pretrain.py
+	@$(BIN)/python benchmarks/reasoning.py
 
 clean:
 	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist

@@ -20,7 +20,7 @@ from clmpt.neural.predictors.complex import ComplEx
 from clmpt.neural.predictors.distmult import DistMult
 from clmpt.neural.predictors.rotate import RotatE
 from clmpt.neural.predictors.transe import TransE
-from clmpt.neural.reasoners.candidates import pair_cosines
+from clmpt.neural.reasoners.candidates import lengths, pair_cosines
 from clmpt.neural.reasoners.clmpt import CLMPT, best_alternative, cosine, nce_loss, unit
 from clmpt.neural.reasoners.models import fresh_reasoner
 from clmpt.neural.reasoners.reasoner import NeuralReasoner
@@ -119,7 +119,7 @@ def test_pair_cosines_and_their_gradients_are_those_of_all_cosines() -> None:
         (found * weight).sum().backward()
         return [found.detach(), *(leaf.grad for leaf in leaves)]  # type: ignore[misc]
 
-    pairs = outcome(lambda a, r: pair_cosines(unit(a), r, candidate))
+    pairs = outcome(lambda a, r: pair_cosines(unit(a), r, lengths(r), candidate))
     for got, expected in zip(
         pairs, outcome(lambda a, r: cosine(a, r).gather(1, candidate)), strict=True
     ):

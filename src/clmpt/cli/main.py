@@ -343,6 +343,17 @@ def _reasoner_commands(command: _Adder) -> None:
     ask.add_argument("--graph", metavar="FOLDER", help="if it is not where it was in training")
     ask.add_argument("--device", default="auto", help="cpu, cuda, … (default: auto)")
 
+    bench = command(
+        "bench",
+        "benching:bench",
+        "measure how fast this machine trains and answers, at two sizes",
+        "clmpt bench --sizes M --steps 5",
+    )
+    bench.add_argument("--sizes", nargs="+", choices=["S", "M"], default=["M", "S"])
+    bench.add_argument(
+        "--steps", type=_count, default=3, metavar="N", help="to take the median of (default: 3)"
+    )
+
 
 def _setting(parser: argparse.ArgumentParser, setting: Field[Any], kind: Any) -> None:
     """An option for a setting of its own kind; None where it is not given."""

@@ -21,7 +21,7 @@ from clmpt.graph.query_store import AnswerSets, QueryGroup
 from clmpt.neural.batching import batch_queries
 from clmpt.neural.dropout import Dropout
 from clmpt.neural.predictors.predictor import look_up
-from clmpt.neural.reasoners.candidates import pair_cosines
+from clmpt.neural.reasoners.candidates import lengths, pair_cosines
 from clmpt.neural.reasoners.clmpt import MessagePassing, best_alternative, cosine, nce_loss, unit
 from clmpt.neural.stepping import is_sane, random_of, restore_training, trained, training_state
 
@@ -89,6 +89,8 @@ class Trainer:
         self.steps = settings.steps or settings.epochs * self.steps_per_epoch
         self.steps_done = 0
         self.passing = model.passing(share=model.settings.dropout == 0)
+        table_ED = model.predictor.entities_ED
+        self.frozen_length_E1 = lengths(table_ED) if model.settings.frozen else None
         self.optimizer: torch.optim.Optimizer = torch.optim.AdamW(
             list(trained(model).values()),
             settings.learning_rate,
@@ -164,34 +166,51 @@ class Trainer:
     ) -> Tensor:
         """The loss of some queries. Each table is looked up once, so that each has one gradient."""
         batch = batch_queries(groups, self.passing).to(self.device)
-        table_ED: Tensor = self.model.predictor.entities_ED
-        if negative_QK is None:
-            rows_UD, place_C = table_ED, batch.entity_C
-            positive = torch.from_numpy(positive_Q).to(self.device)
-        else:
-            constants = batch.entity_C.cpu().numpy()
-            wanted = np.concatenate([constants, positive_Q, negative_QK.ravel()])
-            found_U, place = np.unique(wanted, return_inverse=True)
-            places = torch.from_numpy(place).to(self.device)
-            rows_UD = look_up(table_ED, torch.from_numpy(found_U).to(self.device))
-            place_C, positive, negative = torch.split(
-                places, [len(constants), len(positive_Q), negative_QK.size]
-            )
+        rows_UD, length_U1, (place_C, positive, negative) = self._rows(
+            batch.entity_C, self._tensor(positive_Q), self._tensor(negative_QK)
+        )
         answers_GD = self.model(batch, look_up(rows_UD, place_C), self.dropout())
-        query_GD = unit(answers_GD)
-        if negative_QK is None:
+        if negative is None:
             scores_GE = cosine(answers_GD, rows_UD)
             scores_QE = best_alternative(scores_GE, batch.query_G, batch.queries)
             return functional.cross_entropy(scores_QE / self.settings.temperature, positive)
-        if len(negative_QK) == 1 < batch.queries:
-            positive_G1 = pair_cosines(query_GD, rows_UD, positive[batch.query_G, None])
-            negative_KD = unit(look_up(rows_UD, negative))
+        query_GD = unit(answers_GD)
+        if len(negative) == 1 < batch.queries:
+            candidate_G1 = positive[batch.query_G, None]
+            positive_G1 = pair_cosines(query_GD, rows_UD, length_U1, candidate_G1)
+            negative_KD = unit(look_up(rows_UD, negative[0]))
             scores_GK = torch.cat([positive_G1, query_GD @ negative_KD.T], 1)
         else:
-            candidate_QK = torch.cat([positive[:, None], negative.view(batch.queries, -1)], 1)
-            scores_GK = pair_cosines(query_GD, rows_UD, candidate_QK[batch.query_G])
+            candidate_QK = torch.cat([positive[:, None], negative], 1)
+            candidate_GK = candidate_QK[batch.query_G]
+            scores_GK = pair_cosines(query_GD, rows_UD, length_U1, candidate_GK)
         scores_QK = best_alternative(scores_GK, batch.query_G, batch.queries)
         return nce_loss(scores_QK[:, :1], scores_QK[:, 1:], self.settings.temperature)
+
+    def _rows(
+        self, *entities: Tensor | None
+    ) -> tuple[Tensor, Tensor, tuple[Tensor, Tensor, Tensor | None]]:
+        """Rows of the entity table, their lengths, and where the entities asked for are in them.
+
+        Of a frozen table nothing is copied or computed, so a step costs the same however large it
+        is. Of another the rows that a step looks at are taken out, once.
+        """
+        constant_C, positive_Q, negative_QK = entities
+        assert constant_C is not None
+        assert positive_Q is not None
+        table_ED: Tensor = self.model.predictor.entities_ED
+        if self.frozen_length_E1 is not None:
+            return table_ED, self.frozen_length_E1, (constant_C, positive_Q, negative_QK)
+        if negative_QK is None:
+            return table_ED, table_ED.new_empty(0), (constant_C, positive_Q, None)
+        parts = [constant_C, positive_Q, negative_QK.flatten()]
+        found_U, place = torch.unique(torch.cat(parts), return_inverse=True)
+        rows_UD = look_up(table_ED, found_U)
+        constant, positive, negative = torch.split(place, [len(part) for part in parts])
+        return rows_UD, lengths(rows_UD), (constant, positive, negative.view_as(negative_QK))
+
+    def _tensor(self, entities: Ints | None) -> Tensor | None:
+        return None if entities is None else torch.from_numpy(entities).to(self.device)
 
     def dropout(self) -> Dropout:
         seed = random_of(self.settings.seed, _DROPOUT, self.steps_done).integers(2**63)

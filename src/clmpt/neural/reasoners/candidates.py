@@ -19,12 +19,18 @@ _SHORTEST = 1e-12  # as in torch's normalize: what has no direction is like noth
 # Shapes: G graphs, K candidates of each, U rows of a table, D width
 
 
-def pair_cosines(unit_GD: Tensor, rows_UD: Tensor, candidate_GK: Tensor) -> Tensor:
+def lengths(rows_UD: Tensor) -> Tensor:
+    """length_U1 of each row, never quite 0."""
+    return torch.linalg.vector_norm(rows_UD, dim=1, keepdim=True).clamp_min(_SHORTEST)  # type: ignore[no-any-return]
+
+
+def pair_cosines(
+    unit_GD: Tensor, rows_UD: Tensor, length_U1: Tensor, candidate_GK: Tensor
+) -> Tensor:
     """cosines_GK of queries, normalised already, with candidates, which need not be.
 
     Dividing the products by the candidates' lengths spares a normalised copy of the table.
     """
-    length_U1 = torch.linalg.vector_norm(rows_UD, dim=1, keepdim=True).clamp_min(_SHORTEST)
     length_GK = look_up(length_U1, candidate_GK).squeeze(-1)
     return pair_scores(unit_GD, rows_UD, candidate_GK) / length_GK
 

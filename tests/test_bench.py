@@ -1,0 +1,47 @@
+"""What `clmpt bench` measures adds up; how fast it is, no test says."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from clmpt import bench
+from clmpt.bench import SIZES, Size, measure
+from clmpt.cli import benching
+from clmpt.cli.main import main
+
+TINY = Size(rank=8, encoder_layers=1, feed_forward=16, entities=300)
+
+
+def test_encoder_flops_of_a_token_by_hand() -> None:
+    # Four maps of 16 × 16 for attention, two of 16 × 16 for the network, each number twice.
+    assert TINY.flops_per_token == 2 * (4 * 256 + 2 * 256)
+    assert replace(TINY, encoder_layers=2).flops_per_token == 2 * TINY.flops_per_token
+
+
+@pytest.mark.parametrize("negatives", ["query", "batch"])
+def test_phases_add_up(negatives: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bench, "matrix_peak", lambda: 1e9)
+    found = measure(TINY, negatives, steps=2)
+    trained = found["training"]
+    assert sum(trained["phases"].values()) == pytest.approx(trained["seconds"])
+    assert all(seconds > 0 for seconds in trained["phases"].values())
+    # In FB15k-237's proportions 1p 2 … 3p 15 and so on make 6.2 tokens on average.
+    assert 5.5 < trained["tokens_per_query"] < 7
+    answered = found["inference"]
+    assert sum(answered["phases"].values()) == pytest.approx(answered["seconds"], rel=0.2)
+    assert 0 < answered["encoder_flops_spent"] <= answered["encoder_flops_needed"]
+
+
+def test_the_command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setitem(SIZES, "S", TINY)
+    assert main(["bench", "--sizes", "S", "--steps", "1"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("size\ts\tprocessor s\tmessages s")
+    assert lines[1].startswith("S\t")
+    assert main(["bench", "--sizes", "S", "--steps", "1", "--json"]) == 0
+    (run,) = json.loads(capsys.readouterr().out)
+    assert run["entities"] == 300
+    assert benching.SIZES is SIZES
