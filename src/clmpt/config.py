@@ -62,6 +62,7 @@ class Pretraining:
     negatives: int = 256  # entities drawn per batch (transe, rotate)
     margin: float = 9.0  # (transe, rotate)
     temperature: float = 1.0  # how much hard negatives count for more (transe, rotate)
+    averaging: float = 0.99  # share of the tables' running mean that a step keeps; 0: no mean
     validate_every: int = 1  # epochs
     patience: int = 5  # validations without a better one before training stops
     seed: int = 0
@@ -78,6 +79,8 @@ class Pretraining:
         for name in ("learning_rate", "initial_scale"):
             if not 0 < getattr(self, name) < float("inf"):
                 raise SettingError(f"'{name}' must be above 0, not {getattr(self, name)}.")
+        if not 0 <= self.averaging < 1:
+            raise SettingError(f"'averaging' must be from 0 on and below 1, not {self.averaging}.")
 
 
 def setting(default: _Value, summary: str) -> _Value:

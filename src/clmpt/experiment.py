@@ -136,12 +136,12 @@ def pretrain(
     )
 
     def validate() -> Validation:
-        found = evaluate_links(predictor, graph, "valid")
+        found = evaluate_links(trainer.result, graph, "valid")
         return Validation(found.mrr, found.as_plain())
 
     def keep(about: dict[str, Any]) -> None:
         same = {"settings": asdict(settings), "graph": identity["graph"]}
-        save_weights(run.path, predictor, {**same, **about})
+        save_weights(run.path, trainer.result, {**same, **about})
 
     course = _Course(
         settings.epochs,

@@ -256,6 +256,7 @@ def _predictor_commands(command: _Adder) -> None:
         ("margin", _number, "X", "of the distance (transe, rotate)"),
         ("temperature", _number, "X", "how much hard negatives count for more (transe, rotate)"),
         ("initial-scale", _number, "X", "how large the numbers are that training starts from"),
+        ("averaging", _number, "X", "share of the tables' running mean a step keeps; 0: none"),
         ("validate-every", _count, "N", "epochs between validations"),
         ("patience", _count, "N", "validations without a better one before it stops"),
         ("seed", _seed, "S", "same seed, same numbers"),

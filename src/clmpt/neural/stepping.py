@@ -47,7 +47,7 @@ def restore_training(
         for slot in _SLOTS[type(optimizer)]:
             expected[f"optimizer.{number}.{slot}"] = table.shape
     if {name: tensor.shape for name, tensor in state.items()} != expected:
-        raise DataError("The saved state is of another training. Remove it to start anew.")
+        raise another_training()
     slots: dict[int, dict[str, Tensor]] = {}
     with torch.no_grad():
         for name, parameter in trained(model).items():
@@ -58,6 +58,10 @@ def restore_training(
             slots.setdefault(int(rest[0]), {})[rest[1]] = value
     groups = optimizer.state_dict()["param_groups"]
     optimizer.load_state_dict({"state": slots, "param_groups": groups})
+
+
+def another_training() -> DataError:
+    return DataError("The saved state is of another training. Remove it to start anew.")
 
 
 def checksum(tensors: Iterable[Tensor]) -> int:

@@ -6,6 +6,7 @@ generator's hidden state: so a run that goes on from saved tables is the run tha
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Mapping
 
@@ -18,7 +19,13 @@ from clmpt.errors import TrainingError
 from clmpt.graph.links import Links
 from clmpt.neural.predictors.objectives import Batch, sampled_loss, softmax_loss
 from clmpt.neural.predictors.predictor import BilinearPredictor, EmbeddingPredictor
-from clmpt.neural.stepping import is_sane, random_of, restore_training, training_state
+from clmpt.neural.stepping import (
+    another_training,
+    is_sane,
+    random_of,
+    restore_training,
+    training_state,
+)
 
 # Shapes: B questions of a batch, P all questions, K negatives
 
@@ -26,7 +33,10 @@ _ORDER, _NEGATIVES = 0, 1  # what random numbers are for, so that no two uses sh
 
 
 class Pretrainer:
-    """A predictor, its optimizer and how many steps they have done."""
+    """A predictor, its optimizer and how many steps they have done.
+
+    `result` is what training leads to: the running mean of the tables, or the predictor itself.
+    """
 
     def __init__(self, predictor: EmbeddingPredictor, links: Links, settings: Pretraining) -> None:
         if not len(links):
@@ -39,6 +49,9 @@ class Pretrainer:
         self.batches_per_epoch = max(1.0, len(links) / settings.batch)
         self.mean_facts = links.facts / self.batches_per_epoch
         self.optimizer = _optimizer(predictor, settings)
+        self.result = copy.deepcopy(predictor).requires_grad_(False)
+        if not settings.averaging:
+            self.result = predictor
         loss = self._eager_loss
         self._loss = torch.compile(loss, dynamic=True) if settings.compile else loss
         self._order_P: tuple[int, np.ndarray[tuple[int], np.dtype[np.int64]]] | None = None
@@ -57,7 +70,20 @@ class Pretrainer:
         loss.backward()  # type: ignore[no-untyped-call]
         self.optimizer.step()
         self.steps_done += 1
+        if self.result is not self.predictor:
+            self._average()
         return loss.detach()
+
+    @torch.no_grad()
+    def _average(self) -> None:
+        """Moves the running mean, which is all there is to see of training, towards the tables.
+
+        It follows more closely at first: what the first steps found is soon out of date.
+        """
+        kept = min(self.settings.averaging, (1 + self.steps_done) / (10 + self.steps_done))
+        tables = zip(self.result.parameters(), self.predictor.parameters(), strict=True)
+        for mean, table in tables:
+            mean.lerp_(table, 1 - kept)
 
     @property
     def learning_rate(self) -> float:
@@ -73,10 +99,20 @@ class Pretrainer:
     # --- going on where a run was -----------------------------------------------------------------
 
     def state(self) -> dict[str, Tensor]:
-        return training_state(self.predictor, self.optimizer)
+        found = training_state(self.predictor, self.optimizer)
+        if self.result is not self.predictor:
+            found |= {f"mean.{name}": p for name, p in self.result.named_parameters()}
+        return found
 
     def restore(self, state: Mapping[str, Tensor], steps_done: int) -> None:
-        restore_training(self.predictor, self.optimizer, state)
+        rest = dict(state)
+        if self.result is not self.predictor:
+            for name, mean in self.result.named_parameters():
+                saved = rest.pop(f"mean.{name}", None)
+                if saved is None or saved.shape != mean.shape:
+                    raise another_training()
+                mean.copy_(saved)
+        restore_training(self.predictor, self.optimizer, rest)
         self.steps_done = steps_done
 
     def mean_loss(self, loss_sum: float, steps: int) -> float:
