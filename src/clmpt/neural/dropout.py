@@ -28,27 +28,48 @@ class Dropout:
         self.scale = _LEVELS / (_LEVELS - self.threshold)
 
     def __call__(self, values: Tensor) -> Tensor:
-        return values * self._mask(values) if self.threshold else values
+        if not self.threshold:
+            return values
+        dropped: Tensor = _Dropped.apply(values, self._kept(values), self.scale)  # type: ignore[no-untyped-call]
+        return dropped
 
     def relu(self, values: Tensor) -> Tensor:
         """The same of the positive part; only the result is kept for the gradient."""
         if not self.threshold:
             return functional.relu(values)
-        found: Tensor = _DroppedRelu.apply(values, self._mask(values), self.scale)  # type: ignore[no-untyped-call]
-        return found
+        dropped: Tensor = _DroppedRelu.apply(values, self._kept(values), self.scale)  # type: ignore[no-untyped-call]
+        return dropped
 
-    def _mask(self, values: Tensor) -> Tensor:
-        """Zeros, and the scale where a number is kept."""
+    def _kept(self, values: Tensor) -> Tensor:
         words = torch.empty(math.ceil(values.numel() / 4), dtype=torch.int64, device=values.device)
         bits = words.random_(-(2**63), None, generator=self.generator).view(torch.int16)
-        kept = bits[: values.numel()].view(values.shape) >= self.threshold - _LEVELS // 2
-        return kept.to(values.dtype).mul_(self.scale)
+        return bits[: values.numel()].view(values.shape) >= self.threshold - _LEVELS // 2
+
+
+def _mask(kept: Tensor, scale: float, like: Tensor) -> Tensor:
+    """Zeros, and the scale where a number is kept: a float product is the fastest way to drop."""
+    return kept.to(like.dtype).mul_(scale)
+
+
+class _Dropped(torch.autograd.Function):
+    """Keeps a byte a number for the gradient, not four."""
+
+    @staticmethod
+    def forward(ctx: Any, values: Tensor, kept: Tensor, scale: float) -> Tensor:
+        ctx.save_for_backward(kept)
+        ctx.scale = scale
+        return _mask(kept, scale, values).mul_(values)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None]:
+        (kept,), (grad,) = ctx.saved_tensors, grads
+        return _mask(kept, ctx.scale, grad).mul_(grad), None, None
 
 
 class _DroppedRelu(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, values: Tensor, mask: Tensor, scale: float) -> Tensor:
-        result = functional.relu(values).mul_(mask)
+    def forward(ctx: Any, values: Tensor, kept: Tensor, scale: float) -> Tensor:
+        result = functional.relu(values).mul_(_mask(kept, scale, values))
         ctx.save_for_backward(result)
         ctx.scale = scale
         return result
@@ -56,7 +77,8 @@ class _DroppedRelu(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None]:
         (result,), (grad,) = ctx.saved_tensors, grads
-        return torch.where(result > 0, grad * ctx.scale, 0), None, None
+        passed = torch.ops.aten.threshold_backward(grad, result, 0)
+        return passed.mul_(ctx.scale), None, None
 
 
 NO_DROPOUT = Dropout(0.0)
