@@ -94,6 +94,23 @@ def test_an_atom_is_carried_towards_the_free_variable() -> None:
     assert batch.waves[0].to_head_M.tolist() == [True]
 
 
+def test_a_relation_id_beyond_the_last_is_an_inverse() -> None:
+    """In stored queries an id of R or more is the relation with R less, read backwards."""
+    backwards = replace(PASSING, inverse_R=np.full(RELATIONS, -1))
+    for passing in (PASSING, backwards):
+        one, other = group("2p"), parse("?y : #2(#7, ?x) & #3(?y, ?x)")
+        stored = replace(
+            one,
+            entities=np.array([[7]], np.int32),
+            relations=np.array([[2, 3 + RELATIONS]], np.int32),
+        )
+        batches = [batch_queries([g], passing) for g in (stored, QueryGroup.single(other))]
+        assert batches[0].relation_B.tolist() == batches[1].relation_B.tolist()
+        for left, right in zip(batches[0].waves, batches[1].waves, strict=True):
+            assert left.to_head_M.tolist() == right.to_head_M.tolist()
+            assert left.token_T.tolist() == right.token_T.tolist()
+
+
 @pytest.mark.parametrize(
     ("text", "depth"),
     [

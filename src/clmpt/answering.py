@@ -47,13 +47,7 @@ class Answers:
 
 
 class Answerer:
-    """Answers questions in the graph's own names.
-
-    >>> answerer = Answerer.open("films-clmpt")  # doctest: +SKIP
-    >>> [found.label for found in answerer.answer("?f : directed(Mizoguchi, ?f)", 3).answers]
-    ... # doctest: +SKIP
-    ['Ugetsu', 'Sansho', 'Oharu']
-    """
+    """Answers questions in the graph's own names; docs/reasoners.md has an example."""
 
     def __init__(self, reasoner: Reasoner, graph: KnowledgeGraph) -> None:
         self.reasoner, self.graph = reasoner, graph

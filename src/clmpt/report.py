@@ -69,6 +69,8 @@ class Report:
     @property
     def mean(self) -> float:
         """The mean MRR of all shapes that are there."""
+        if not self.shapes:
+            return float("nan")
         return float(np.mean([shape.figures.mrr for shape in self.shapes]))
 
     @property
@@ -165,13 +167,15 @@ def evaluate(
 ) -> Report:
     """Answers every query that has hard answers. With a graph and what of it was observed (the
     rest being what hard answers need), figures are split by the number of missing links."""
+    missing: Callable[[QueryGroup], Ints] | None = None
+    if graph is not None and observed:
+        missing = partial(missing_links, graph=graph, observed=observed)
     shapes, done = [], 0
     for group in groups:
         if not len(group.hard.entities):
             continue
-        missing_T = missing_links(group, graph, observed) if graph and observed else None
         tell = partial(_tell_more, progress, group.name, done) if progress else no_progress
-        shapes.append(_evaluate_group(reasoner, group, missing_T, tell))
+        shapes.append(_evaluate_group(reasoner, group, missing, tell))
         done += len(group)
     return Report(model, tuple(shapes), observed, about or {})
 
@@ -183,15 +187,14 @@ def _tell_more(progress: Callable[[str, int], None], name: str, before: int, don
 def _evaluate_group(
     reasoner: Reasoner,
     group: QueryGroup,
-    missing_T: Ints | None,
+    missing: Callable[[QueryGroup], Ints] | None,
     progress: Callable[[int], None],
 ) -> ShapeResult:
     whole, parts = _Sums(), dict[int, _Sums]()
     for start, ranks_T, part in _ranked(reasoner, group):
         whole.add(ranks_T, part.hard.owners)
-        if missing_T is not None:
-            first = group.hard.offsets[start]
-            own_T = missing_T[first : first + len(ranks_T)]
+        if missing is not None:
+            own_T = missing(part)
             for number in np.unique(own_T[own_T > 0]).tolist():
                 sums = parts.setdefault(number, _Sums())
                 sums.add(ranks_T[own_T == number], part.hard.owners[own_T == number])

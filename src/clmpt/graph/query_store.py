@@ -21,7 +21,7 @@ import numpy.typing as npt
 from clmpt.errors import DataError, QueryError
 from clmpt.graph.edges import AnyInts, Ints
 from clmpt.graph.storage import new_file
-from clmpt.logic.formula import Query, placeholders
+from clmpt.logic.formula import Id, Query, atoms, placeholders
 from clmpt.logic.parser import parse_formula
 
 FORMAT = "clmpt queries 1"
@@ -120,9 +120,12 @@ class QueryGroup:
     def check(self, entities: int, relations: int) -> None:
         """Refuses ids that a graph of this size does not have."""
         answers = (self.easy.entities, self.hard.entities)
+        written = _written_ids(self.template)
+        entity_ids: list[AnyInts] = [self.entities, *answers, written[0]]
+        relation_ids: list[AnyInts] = [self.relations, written[1]]
         for kind, found, limit in (
-            ("entity", [self.entities, *answers], entities),
-            ("relation", [self.relations], relations),
+            ("entity", entity_ids, entities),
+            ("relation", relation_ids, relations),
         ):
             for ids in found:
                 low, high = int(ids.min(initial=0)), int(ids.max(initial=0))
@@ -132,6 +135,15 @@ class QueryGroup:
                         f"A query or answer of shape {self.name} has the {kind} id {bad}; the "
                         f"graph has {limit:,}, from 0 on. Is it the right graph?"
                     )
+
+
+def _written_ids(template: Query) -> tuple[Ints, Ints]:
+    """The ids of entities and relations that stand in a template itself."""
+    ends = [end for atom in atoms(template.body) for end in (atom.head, atom.tail)]
+    relations = [atom.relation for atom in atoms(template.body)]
+    entity_ids = [end.number for end in ends if isinstance(end, Id)]
+    relation_ids = [relation.number for relation in relations if isinstance(relation, Id)]
+    return np.array(entity_ids, np.int64), np.array(relation_ids, np.int64)
 
 
 @dataclass(frozen=True)
