@@ -134,6 +134,11 @@ def test_dropout_keeps_the_share_and_the_mean_and_repeats_for_a_seed() -> None:
     assert first.mean().item() == pytest.approx(1, abs=0.005)
 
 
+def test_dropping_nearly_everything_still_keeps_the_mean() -> None:
+    dropped = Dropout(1 - 1e-9, torch.Generator().manual_seed(5))(torch.ones(1000, 1000))
+    assert set(dropped.unique().tolist()) == {0.0, 65536.0}
+
+
 def test_dropped_relu_has_the_gradient_of_its_parts() -> None:
     values = torch.randn(50, 50, generator=torch.Generator().manual_seed(1))
     both, apart = values.clone().requires_grad_(), values.clone().requires_grad_()

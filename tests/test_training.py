@@ -404,6 +404,7 @@ def test_a_stored_reasoner_refuses_another_graph_and_damage(tmp_path: Path) -> N
         ('"encoder_layers": 1', '"encoder_layers": 3'),
         ('"heads": 2', '"heads": 0'),
         ('"predictor": "complex"', '"predictor": "os.system"'),
+        ('"predictor": "complex"', '"predictor": "distmult"'),
         ('"norm": "pre"', '"norm": "post"'),
     ):
         assert old in about

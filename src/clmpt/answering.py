@@ -14,7 +14,6 @@ from clmpt.graph.query_store import QueryGroup
 from clmpt.graph.storage import open_json
 from clmpt.logic.formula import Query
 from clmpt.logic.parser import parse
-from clmpt.logic.query_graph import query_graphs
 from clmpt.neural.checkpoint import is_reasoner, open_checkpoint, open_reasoner
 from clmpt.neural.devices import find_device
 from clmpt.neural.reasoners.hop_by_hop import HopByHop
@@ -68,8 +67,10 @@ class Answerer:
         query = parse(question) if isinstance(question, str) else question
         bound = self.graph.bind(query)
         (scores_E,) = self.reasoner.score([QueryGroup.single(bound)])
+        if not bool(scores_E.isfinite().all()):
+            raise DataError("The model gives scores that are not numbers. Its training went wrong.")
         known = solve(bound, self.graph)
-        best = torch.topk(scores_E, min(limit, len(scores_E)))
+        best = torch.topk(scores_E, max(0, min(limit, len(scores_E))))
         found = [
             Answer(
                 entity,
@@ -80,7 +81,7 @@ class Answerer:
             )
             for score, entity in zip(best.values.tolist(), best.indices.tolist(), strict=True)
         ]
-        return Answers(query, tuple(found), len(known), query_graphs(bound).notes)
+        return Answers(query, tuple(found), len(known), self.reasoner.notes(bound))
 
 
 def reasoner_of(checkpoint: str | Path, graph: KnowledgeGraph, device: torch.device) -> Reasoner:
@@ -97,7 +98,9 @@ def reasoner_of(checkpoint: str | Path, graph: KnowledgeGraph, device: torch.dev
 def graph_of(checkpoint: str | Path) -> str:
     """Where the graph lay when a model was trained."""
     folder = Path(checkpoint)
-    if not any((folder / name).exists() for name in ("run.json", "predictor.json")):
+    if not any(
+        (folder / name).exists() for name in ("run.json", "predictor.json", "reasoner.json")
+    ):
         raise DataError(
             f"'{folder}' is not a model. Make one with 'clmpt pretrain' and 'clmpt train'."
         )

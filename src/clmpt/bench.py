@@ -6,7 +6,6 @@ steps are measured in turn, so that noise meets both alike.
 
 from __future__ import annotations
 
-import resource
 import statistics
 import sys
 import time
@@ -188,7 +187,7 @@ def _inference(
     alone = replace(reasoner.passing, share=False)
     runs = []
     for step in range(steps + 1):
-        part = [group.take(np.arange(step, len(group), _POOL)) for group in queries]
+        part = [group.take(np.arange(step % _POOL, len(group), _POOL)) for group in queries]
         hard = AnswerSets.joined([group.hard for group in part])
         known = united(AnswerSets.joined([group.easy for group in part]), hard)
         clock = Clock()
@@ -246,6 +245,10 @@ def _watched_training(trainer: Trainer, clock: Clock) -> Iterator[None]:
 
 
 def _memory() -> int:
-    """The most this process has held, in bytes."""
+    """The most this process has held, in bytes; 0 where that cannot be asked."""
+    if sys.platform == "win32":
+        return 0
+    import resource
+
     unit = 1 if sys.platform == "darwin" else 1024
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit

@@ -148,7 +148,7 @@ def pretrain(
         settings.patience,
         trainer.steps_per_epoch,
         trainer.steps_per_epoch * settings.validate_every,
-        validate if _has_facts(graph, "valid") else None,
+        validate if has_facts(graph, "valid") else None,
         keep,
     )
     yield from _follow(run, trainer, course, save_seconds)
@@ -172,7 +172,7 @@ def train(
     without such a split the last weights. Of the rest `pretrain` tells.
     """
     out = Path(out)
-    for group in (*queries.groups, *(valid.groups if valid else ())):
+    for group in (*queries.groups, *(valid.groups if valid is not None else ())):
         group.check(len(graph.entities), 2 * len(graph.relations))
     identity = {
         "kind": "training",
@@ -181,7 +181,7 @@ def train(
         "graph": {"fingerprint": graph.fingerprint, "edges": graph.checksum},
         "predictor": {"model": predictor.name, "weights": checksum(predictor.parameters())},
         "queries": queries.checksum,
-        "valid": valid.checksum if valid else None,
+        "valid": valid.checksum if valid is not None else None,
     }
     model = fresh_reasoner(predictor.to(find_device(settings.device)), reasoning, settings.seed)
     trainer = Trainer(model, queries.groups, settings)
@@ -223,15 +223,21 @@ def _validation_queries(
             chosen.append(
                 group.take(np.sort(random.permutation(rows)[: settings.validation_queries]))
             )
-    elif _has_facts(graph, "valid") and _has_facts(graph, "train"):
+    elif has_facts(graph, "valid") and has_facts(graph, "train"):
         protocol = sampling.Protocol(OBSERVED["valid"], FULL["valid"], _MOST_HARD)
         for group in queries.groups:
             count = settings.validation_queries
             chosen.append(sampling.sample(group.template, graph, protocol, count, settings.seed))
-    return [group for group in chosen if len(group)]
+    chosen = [group for group in chosen if len(group)]
+    if valid is not None and not chosen:
+        raise DataError(
+            "The validation queries have no hard answers to choose by. Sample some from the split "
+            "'valid'."
+        )
+    return chosen
 
 
-def _has_facts(graph: KnowledgeGraph, split: str) -> bool:
+def has_facts(graph: KnowledgeGraph, split: str) -> bool:
     return split in graph.splits and graph.view(split).index.triples > 0
 
 

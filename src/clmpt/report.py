@@ -20,7 +20,6 @@ from clmpt.graph.builder import no_progress
 from clmpt.graph.edges import Ints
 from clmpt.graph.knowledge_graph import KnowledgeGraph
 from clmpt.graph.query_store import QueryGroup
-from clmpt.logic.query_graph import query_graphs
 from clmpt.logic.shapes import EPFO, NEGATION
 from clmpt.neural.reasoners.reasoner import Reasoner
 from clmpt.symbolic.hardness import missing_links
@@ -28,10 +27,6 @@ from clmpt.symbolic.hardness import missing_links
 _SCORES_AT_ONCE = 2**25  # numbers, 128 MiB
 _QUERIES_AT_ONCE = 1024
 _QUERIES_AT_FIRST = 64  # before the number of entities is seen
-_PNI = (
-    "pni is answered as 'no such ?x' (the benchmark's meaning) and scored as 'some ?x … not' "
-    "(the paper's convention)."
-)
 
 
 @dataclass(frozen=True)
@@ -44,10 +39,10 @@ class ShapeResult:
 
     name: str
     figures: Figures
-    standard_error: float  # of the MRR
+    standard_error: float | None  # of the MRR; None for a single query
     hard_answers: int
     by_missing: dict[int, Figures]
-    is_approximate: bool  # the model scores another formula than was asked
+    notes: tuple[str, ...] = ()  # in what the scores fall short of what was asked
 
 
 @dataclass(frozen=True)
@@ -89,9 +84,11 @@ class Report:
         ]
         if self.observed:
             found.append(f"Easy answers follow from {' + '.join(self.observed)}.")
-        if any(shape.is_approximate for shape in self.shapes):
-            found.append(_PNI)
-        return found
+        notes: dict[str, list[str]] = {}
+        for shape in self.shapes:
+            for note in shape.notes:
+                notes.setdefault(note, []).append(shape.name)
+        return found + [f"{', '.join(names)} (*): {note}" for note, names in notes.items()]
 
     # --- for people and programs ------------------------------------------------------------------
 
@@ -109,7 +106,7 @@ class Report:
                     "by_missing_links": {
                         str(number): found.as_plain() for number, found in shape.by_missing.items()
                     },
-                    "is_approximate": shape.is_approximate,
+                    "notes": list(shape.notes),
                 }
                 for shape in self.shapes
             ],
@@ -125,8 +122,9 @@ class Report:
         headers += [f"{n} missing" for n in range(1, most + 1)]
         rows = [
             [
-                shape.name + "*" * shape.is_approximate,
-                *_hundredths(shape.figures.mrr, shape.standard_error),
+                shape.name + "*" * bool(shape.notes),
+                *_hundredths(shape.figures.mrr),
+                *(_hundredths(shape.standard_error) if shape.standard_error is not None else [""]),
                 *_hundredths(
                     shape.figures.hits_at_1, shape.figures.hits_at_3, shape.figures.hits_at_10
                 ),
@@ -150,7 +148,7 @@ class Report:
     def svg(self) -> str:
         """MRR by shape, with bars for one standard error."""
         bars = [
-            Bars(shape.name, 100 * shape.figures.mrr, 100 * shape.standard_error)
+            Bars(shape.name, 100 * shape.figures.mrr, 100 * (shape.standard_error or 0))
             for shape in self.shapes
         ]
         return draw_bars(f"{self.model}: MRR × 100", bars)
@@ -205,7 +203,7 @@ def _evaluate_group(
         whole.standard_error(),
         len(group.hard.entities),
         {number: parts[number].figures() for number in sorted(parts)},
-        bool(query_graphs(group.template).notes),
+        reasoner.notes(group.template),
     )
 
 
@@ -242,9 +240,9 @@ class _Sums:
         mrr, first, third, tenth = (self.totals / max(self.queries, 1)).tolist()
         return Figures(mrr, first, third, tenth, self.queries)
 
-    def standard_error(self) -> float:
+    def standard_error(self) -> float | None:
         if self.queries < 2:
-            return 0.0
+            return None
         mean = self.totals[0] / self.queries
         variance = max(self.squares / self.queries - mean**2, 0.0)
         return float(np.sqrt(variance / (self.queries - 1)))

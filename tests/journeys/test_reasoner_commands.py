@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -78,7 +79,7 @@ def test_a_report_on_the_terminal_and_in_files(
     assert lines[0][:3] == ["shape", "MRR", "±"]
     assert [line[0] for line in lines[1:]] == ["1p", "2p", "pni*"]
     assert "Easy answers follow from train + valid." in err
-    assert "pni is answered as" in err
+    assert "pni (*): A negated group" in err
     assert {path.name for path in folder.iterdir()} == {"report.md", "report.json", "report.svg"}
     stored = json.loads((folder / "report.json").read_text())
     assert main([*command, "--json", "--shapes", "2p"]) == 0
@@ -99,6 +100,9 @@ def test_predictors_and_the_exact_solver_have_the_same_report(
     assert "hop by hop" in found["hops"]["model"]
     assert [row["shape"] for row in found["exact"]["shapes"]] == ["1p", "2p", "pni"]
     assert all(row["hits_at_1"] == 0 for row in found["exact"]["shapes"])
+    assert not any(row["notes"] for row in found["exact"]["shapes"])
+    assert [bool(row["notes"]) for row in found["hops"]["shapes"]] == [False, False, True]
+    assert found["exact"]["observed"] == ["train", "valid"]
 
 
 def test_asking_in_formula_and_sparql(world: Path, capsys: Captured) -> None:
@@ -146,11 +150,11 @@ def test_bad_input_is_refused_in_a_line(world: Path, tmp_path: Path, capsys: Cap
     assert "other settings" in refused(capsys, *_train(world, "reasoner", "--seed", "9"))
     (tmp_path / "r.toml").write_text("[trainign]\nepochs = 1\n")
     recipe = ["--recipe", str(tmp_path / "r.toml")]
-    assert "a table [trainign]" in refused(capsys, *_train(world, "new", *recipe))
+    assert "has 'trainign'; it may have" in refused(capsys, *_train(world, "new", *recipe))
     (tmp_path / "r.toml").write_text("[training]\nepoch = 1\n")
     assert "Did you mean 'epochs'" in refused(capsys, *_train(world, "new", *recipe))
     (tmp_path / "r.toml").write_text("training = 1\n")
-    assert "should have a table" in refused(capsys, *_train(world, "new", *recipe))
+    assert "has 'training'; it may have" in refused(capsys, *_train(world, "new", *recipe))
     other = tmp_path / "other.tsv"
     other.write_text("a\tr\tb\n")
     assert "other entity names" in refused(
@@ -175,3 +179,53 @@ def test_a_recipe_and_options_before_it(world: Path, tmp_path: Path, capsys: Cap
     assert about["reasoning"]["reasoner"] == "lmpnn"
     assert about["reasoning"]["conditional"] is False
     assert (about["training"]["seed"], about["training"]["epochs"]) == (5, 3)
+
+
+def test_shapes_with_names_in_them(world: Path, tmp_path: Path, capsys: Captured) -> None:
+    queries = tmp_path / "own.queries"
+    sample = ["sample", str(world / "graph"), "--shapes", "?y : r1($s1, ?y)", "--count", "5"]
+    assert main([*sample, "--split", "test", "--workers", "1", "--out", str(queries)]) == 0
+    for model in ("reasoner", "predictor"):
+        capsys.readouterr()
+        assert main(["evaluate", str(world / model), "--queries", str(queries), "--json"]) == 0
+        (found,) = json.loads(capsys.readouterr().out)["queries"]["shapes"]
+        assert found["count"] == 5
+
+
+def test_what_cannot_be_validated_with_is_refused(
+    world: Path, tmp_path: Path, capsys: Captured
+) -> None:
+    (tmp_path / "none.jsonl").write_text("")
+    for source in (str(world / "train.queries"), str(tmp_path / "none.jsonl")):
+        command = _train(world, "unvalidated", "--valid", source)
+        assert "no hard answers to choose by" in refused(capsys, *command)
+    assert not (world / "unvalidated").exists()
+
+
+def test_a_split_is_of_a_folder_not_of_a_file(world: Path, capsys: Captured) -> None:
+    command = ["evaluate", str(world / "reasoner"), "--queries", str(world / "test.queries")]
+    assert "is one file" in refused(capsys, *command, "--split", "valid")
+
+
+def test_limits_of_any_size(world: Path, capsys: Captured) -> None:
+    for limit, count in (("LIMIT 0", 0), ("LIMIT 1000", 40)):
+        query = f"SELECT ?y {{ <e0> <r0> ?y }} {limit}"
+        assert main(["ask", str(world / "reasoner"), query, "--json"]) == 0
+        assert len(json.loads(capsys.readouterr().out)["answers"]) == count
+    assert Answerer.open(world / "reasoner").answer("?y : r0(e0, ?y)", limit=-1).answers == ()
+
+
+def test_folders_that_are_not_models_yet(world: Path, tmp_path: Path, capsys: Captured) -> None:
+    unfinished = tmp_path / "unfinished"
+    unfinished.mkdir()
+    for name in ("run.json", "log.jsonl"):
+        (unfinished / name).write_bytes((world / "reasoner" / name).read_bytes())
+    said = refused(capsys, "ask", str(unfinished), "?y : r0(e0, ?y)")
+    assert "Run the same command again to go on" in said
+    moved = tmp_path / "moved"
+    shutil.copytree(world / "reasoner", moved)
+    (moved / "run.json").unlink()
+    assert "Use --graph" in refused(capsys, "ask", str(moved), "?y : r0(e0, ?y)")
+    command = _train(world, "new")
+    command[command.index("--predictor") + 1] = str(world / "reasoner")
+    assert "is not a predictor" in refused(capsys, *command)

@@ -244,7 +244,7 @@ def _predictor_commands(command: _Adder) -> None:
     )
     _folder(train)
     train.add_argument("--out", required=True, metavar="CHECKPOINT", help="where to keep it")
-    train.add_argument("--settings", metavar="FILE", help="a TOML file; options go before it")
+    _recipe(train)
     train.add_argument("--model", choices=_MODELS)
     for name, kind, metavar, summary in (
         ("rank", _count, "N", "numbers per entity, complex ones for complex and rotate"),
@@ -307,7 +307,7 @@ def _reasoner_commands(command: _Adder) -> None:
     ):
         train.add_argument(f"--{name}", required=True, metavar=metavar, help=summary)
     train.add_argument("--valid", metavar="SOURCE", help="queries to choose by (default: sampled)")
-    train.add_argument("--recipe", metavar="FILE", help="a TOML file; options go before it")
+    _recipe(train)
     train.add_argument("--resume", action="store_true", help="refuse to start a new run")
     for kind in (Reasoning, Training):
         for setting in fields(kind):
@@ -383,6 +383,15 @@ def _query(parser: argparse.ArgumentParser) -> None:
         default=128,
         metavar="N",
         help="refuse more 'or' branches",
+    )
+
+
+def _recipe(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--recipe",
+        "--settings",
+        metavar="FILE",
+        help="a TOML file with settings; options go before it",
     )
 
 

@@ -24,11 +24,12 @@ from clmpt.neural.checkpoint import save_checkpoint
 from clmpt.neural.predictors.imports import predictor_from_arrays, predictor_from_cqd
 from clmpt.run_folder import read_log
 
+_TABLES = ("pretraining", "reasoning", "training")
 _REPORT_SECONDS = 30.0  # how often a run without a terminal says how far it is
 
 
 def pretrain_predictor(options: argparse.Namespace) -> None:
-    settings = _settings(options)
+    settings = pretraining(given_settings(options, Pretraining, "pretraining"))
     graph = open_graph(options.folder)
     if "valid" not in graph.splits:
         tell("The graph has no split 'valid': all epochs are trained and the last one is kept.")
@@ -53,17 +54,23 @@ def pretrain_predictor(options: argparse.Namespace) -> None:
     say(f"Next: clmpt evaluate {options.out} --links{split}")
 
 
-def _settings(options: argparse.Namespace) -> Pretraining:
-    """Defaults of the model, then the settings file, then what the command line says."""
-    given: dict[str, Any] = {}
-    if options.settings:
-        tables = read_toml(options.settings)
-        if set(tables) != {"pretraining"} or not isinstance(tables["pretraining"], dict):
-            raise SettingError(f"'{options.settings}' should have one table, [pretraining].")
-        given.update(tables["pretraining"])
-    names = {field.name for field in fields(Pretraining)}
-    given.update({k: v for k, v in vars(options).items() if k in names and v is not None})
-    return pretraining(given)
+def given_settings(
+    options: argparse.Namespace, kind: type, table: str, *also: str
+) -> dict[str, Any]:
+    """What a recipe's table says, then what the command line says.
+
+    A recipe may have tables for other commands; this one needs `table`, or one of `also`.
+    """
+    tables = read_toml(options.recipe) if options.recipe else {}
+    for name, content in tables.items():
+        if name not in _TABLES or not isinstance(content, dict):
+            known = ", ".join(f"[{name}]" for name in _TABLES)
+            raise SettingError(f"'{options.recipe}' has '{name}'; it may have the tables {known}.")
+    if options.recipe and not {table, *also} & set(tables):
+        raise SettingError(f"'{options.recipe}' has no table [{table}].")
+    names = {field.name for field in fields(kind)}
+    said = {k: v for k, v in vars(options).items() if k in names and v is not None}
+    return {**tables.get(table, {}), **said}
 
 
 def follow(steps: Iterator[Progress]) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from dataclasses import fields
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,11 +12,11 @@ from typing import Any
 from clmpt.answering import Answerer, Answers, graph_of, reasoner_of
 from clmpt.cli.asking import read_query
 from clmpt.cli.output import clean, progress, say, show_json, show_table, tell
-from clmpt.cli.predictors import duration, follow, memory_named
-from clmpt.config import Reasoning, Training, read_toml, reasoning, training
+from clmpt.cli.predictors import duration, follow, given_settings, memory_named
+from clmpt.config import Reasoning, Training, reasoning, training
 from clmpt.errors import DataError, SettingError
 from clmpt.evaluation import Figures, evaluate_links
-from clmpt.experiment import train
+from clmpt.experiment import has_facts, train
 from clmpt.graph.benchmarks import FULL, OBSERVED, open_graph
 from clmpt.graph.knowledge_graph import KnowledgeGraph
 from clmpt.graph.query_store import QueryGroup, QuerySet
@@ -30,11 +29,13 @@ from clmpt.report import evaluate as evaluate_queries
 from clmpt.symbolic.query_text import open_queries
 
 EXACT = "exact"  # in the place of a checkpoint
-_BAR = 20
+_ANSWERS = 10
+_BAR = 20  # characters
 
 
 def train_reasoner(options: argparse.Namespace) -> None:
-    model_settings, settings = _settings(options)
+    model_settings = reasoning(given_settings(options, Reasoning, "reasoning", "training"))
+    settings = training(given_settings(options, Training, "training", "reasoning"))
     out = Path(options.out)
     if options.resume and not (out / "run.json").exists():
         raise DataError(f"There is no run in '{out}' to go on with.")
@@ -43,8 +44,8 @@ def train_reasoner(options: argparse.Namespace) -> None:
     checkpoint.check_graph(graph)
     queries = open_queries(Path(options.queries), graph, "train")
     valid = open_queries(Path(options.valid), graph, "valid") if options.valid else None
-    if valid is None and "valid" not in graph.splits:
-        tell("The graph has no split 'valid': all steps are trained and the last weights are kept.")
+    if valid is None and not (has_facts(graph, "valid") and has_facts(graph, "train")):
+        tell("There are no facts in 'valid': all steps are trained and the last weights are kept.")
     source = str(Path(options.folder).resolve())
     steps = train(
         graph, checkpoint.predictor, queries, model_settings, settings, out, source, valid
@@ -63,27 +64,6 @@ def train_reasoner(options: argparse.Namespace) -> None:
     mrr = f"validation MRR {about['valid']['mrr']:.4f} at " if about["valid"] else ""
     say(f"{out}: {mrr}epoch {about['epoch']}, in {took}")
     say(f"Next: clmpt ask {out} 'QUESTION', or clmpt evaluate {out} --queries SOURCE")
-
-
-def _settings(options: argparse.Namespace) -> tuple[Reasoning, Training]:
-    """Defaults, then the recipe, then what the command line says."""
-    tables: dict[str, Any] = read_toml(options.recipe) if options.recipe else {}
-    for name in tables:
-        if name not in ("pretraining", "reasoning", "training"):
-            raise SettingError(
-                f"'{options.recipe}' has a table [{name}]; there are [pretraining], [reasoning] "
-                "and [training]."
-            )
-    found = []
-    for kind, table in ((Reasoning, "reasoning"), (Training, "training")):
-        given = tables.get(table, {})
-        if not isinstance(given, dict):
-            raise SettingError(f"'{options.recipe}' should have a table [{table}].")
-        given = dict(given)
-        names = {field.name for field in fields(kind)}
-        given.update({k: v for k, v in vars(options).items() if k in names and v is not None})
-        found.append(given)
-    return reasoning(found[0]), training(found[1])
 
 
 # --- evaluate -------------------------------------------------------------------------------------
@@ -149,8 +129,12 @@ def _measure_links(options: argparse.Namespace, graph: KnowledgeGraph) -> list[t
 
 
 def _measure_queries(options: argparse.Namespace, graph: KnowledgeGraph) -> Report:
-    split = options.split or "test"
-    queries = open_queries(Path(options.queries), graph, split)
+    source, split = Path(options.queries), options.split or "test"
+    if options.split and not options.links and not source.is_dir():
+        raise SettingError(
+            f"--split chooses among a benchmark folder's queries; '{source}' is one file."
+        )
+    queries = open_queries(source, graph, split)
     groups = _chosen(queries, options.shapes)
     if not any(len(group.hard.entities) for group in groups):
         raise DataError(
@@ -172,7 +156,7 @@ def _measure_queries(options: argparse.Namespace, graph: KnowledgeGraph) -> Repo
     whole = graph.view(*full) if full else None
     with memory_named(), progress(sum(map(len, groups))) as show:
         return evaluate_queries(
-            reasoner, groups, name, whole, observed or None, {"queries_of": split}, show
+            reasoner, groups, name, whole, observed or None, {"queries": source.name}, show
         )
 
 
@@ -180,12 +164,12 @@ def _chosen(queries: QuerySet, shapes: list[str] | None) -> list[QueryGroup]:
     if not shapes:
         return list(queries.groups)
     by_name = {group.name: group for group in queries.groups}
-    for name in shapes:
+    for name in dict.fromkeys(shapes):
         if name not in by_name:
             raise DataError(
                 f"There are no queries of shape {name}. There are: {', '.join(by_name)}."
             )
-    return [by_name[name] for name in shapes]
+    return [by_name[name] for name in dict.fromkeys(shapes)]
 
 
 def _splits(
@@ -216,7 +200,8 @@ def _write_report(report: Report, folder: Path) -> None:
 def ask(options: argparse.Namespace) -> None:
     query = read_query(options)
     answerer = Answerer.open(options.checkpoint, options.graph, options.device)
-    found = answerer.answer(query, options.limit or query.limit or 10)
+    limits = (options.limit, query.limit, _ANSWERS)
+    found = answerer.answer(query, next(limit for limit in limits if limit is not None))
     if options.json:
         show_json(
             {

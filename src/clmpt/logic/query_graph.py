@@ -1,7 +1,7 @@
 """A query as graphs for message passing: terms are nodes, atoms are edges, a graph per 'or'.
 
 Only what is connected to the free variable is kept: nothing else can send it a message. Where a
-graph says less than its query, `Graphs.notes` says so in words.
+graph says less than its query, `Graphs` says so in words.
 """
 
 from __future__ import annotations
@@ -50,10 +50,14 @@ class QueryGraph:
 
 @dataclass(frozen=True)
 class Graphs:
-    """The graphs of a query's alternatives, and in what they fall short of the query."""
+    """The graphs of a query's alternatives, and in what they fall short of the query.
+
+    `too_far` is what message passing leaves out besides: it ends when all constants were heard.
+    """
 
     alternatives: tuple[QueryGraph, ...]
     notes: tuple[str, ...]
+    too_far: tuple[str, ...]
 
 
 @lru_cache(maxsize=1024)
@@ -66,6 +70,7 @@ def query_graphs(query: Query) -> Graphs:
     """
     graphs: list[QueryGraph] = []
     notes: list[str] = []
+    too_far: list[str] = []
     for pattern in query.patterns:
         literals = list(_literals(pattern, notes))
         graph = _connected(literals, query.free)
@@ -76,12 +81,13 @@ def query_graphs(query: Query) -> Graphs:
             )
         deaf = [e for e in graph.edges if _nearest(graph, e) >= graph.depth]
         if deaf:
-            notes.append(
+            too_far.append(
                 f"{len(deaf)} of {len(literals)} atoms lie further from ?{query.free.name} than "
                 "any constant and are left out of account."
             )
         graphs.append(graph)
-    return Graphs(tuple(dict.fromkeys(graphs)), tuple(dict.fromkeys(notes)))
+    distinct = (tuple(dict.fromkeys(found)) for found in (notes, too_far))
+    return Graphs(tuple(dict.fromkeys(graphs)), *distinct)
 
 
 def _nearest(graph: QueryGraph, edge: Edge) -> int:

@@ -18,6 +18,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from clmpt.errors import DataError
 from clmpt.graph.edges import Bools, Ints
 from clmpt.graph.query_store import QueryGroup
 from clmpt.logic.formula import Id, Placeholder, Symbol, Variable, placeholders
@@ -246,7 +247,8 @@ def filled(symbol: Symbol, group: QueryGroup, kind: Literal["entities", "relatio
         if kind == "entities":
             return group.entities[:, entity_names.index(symbol.name)].astype(np.int64)
         return group.relations[:, relation_names.index(symbol.name)].astype(np.int64)
-    assert isinstance(symbol, Id), "names are resolved before"
+    if not isinstance(symbol, Id):
+        raise DataError(f"'{symbol.text}' is a name. Bind the query to a graph first.")
     return np.full(len(group), symbol.number)
 
 

@@ -98,11 +98,12 @@ def open_checkpoint(folder: str | Path, device: torch.device | str = "cpu") -> C
     """A stored predictor, after checks that its parts are whole and belong together."""
     folder = Path(folder)
     if not (folder / _ABOUT).exists():
-        unfinished = (folder / "run.json").exists()
+        if (folder / "run.json").exists() and not is_reasoner(folder):
+            raise DataError(
+                f"'{folder}' has no trained weights yet. Run the same command again to go on."
+            )
         raise DataError(
-            f"'{folder}' has no trained weights yet. Run the same 'clmpt pretrain' again to go on."
-            if unfinished
-            else f"'{folder}' is not a predictor: it has no {_ABOUT}. "
+            f"'{folder}' is not a predictor: it has no {_ABOUT}. "
             "Make one with 'clmpt pretrain', or convert one with 'clmpt convert'."
         )
     about = _about(folder / _ABOUT, FORMAT)
@@ -137,9 +138,11 @@ def open_reasoner(folder: str | Path, device: torch.device | str = "cpu") -> Rea
             "'clmpt train', or run the same command again to go on with one."
         )
     about = _about(folder / _ABOUT_REASONER, REASONER_FORMAT)
-    tensors, _ = open_tensors(folder / _WEIGHTS)
+    tensors, header = open_tensors(folder / _WEIGHTS)
     entities, relations = _vocabulary(folder)
     with _whole(folder):
+        if any(about[name] != kind for name, kind in header.items()):
+            raise KeyError("the weights are of another kind of model")
         settings = Reasoning(**about["reasoning"])
         own = {name: t for name, t in tensors.items() if name.startswith(_PREDICTOR)}
         predictor = _predictor(

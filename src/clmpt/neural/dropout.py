@@ -24,7 +24,8 @@ class Dropout:
     """
 
     def __init__(self, probability: float, generator: torch.Generator | None = None) -> None:
-        self.threshold, self.generator = round(probability * _LEVELS), generator
+        self.threshold = min(round(probability * _LEVELS), _LEVELS - 1)
+        self.generator = generator
         self.scale = _LEVELS / (_LEVELS - self.threshold)
 
     def __call__(self, values: Tensor) -> Tensor:

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from torch import Tensor
 
-_MOST_NUMBERS = 2**24  # 64 MiB
+_MOST_NUMBERS = 2**24  # 64 MiB of embeddings in single precision
+_MOST_KEYS = 2**17
 
 Key = tuple[tuple[tuple[int, ...], ...], int]  # an update's messages, and the node itself
 
@@ -22,7 +23,7 @@ class Memory:
 
     def __init__(self, like_ED: Tensor) -> None:
         width = like_ED.shape[1]
-        self.most = _MOST_NUMBERS // max(width, 1)
+        self.most = min(_MOST_NUMBERS // max(width, 1), _MOST_KEYS)
         self.number: dict[Key, int] = {}
         self.rows_ND = like_ED.new_empty(0, width)
 
@@ -42,7 +43,8 @@ class Memory:
     def keep(self, number_V: Tensor, rows_VD: Tensor) -> None:
         """Puts embeddings down under numbers that were found to be new."""
         if len(self.number) > len(self.rows_ND):
-            room = self.rows_ND.new_zeros(max(2 * len(self.number), 64), self.rows_ND.shape[1])
+            rows = min(max(2 * len(self.number), 64), self.most)
+            room = self.rows_ND.new_zeros(rows, self.rows_ND.shape[1])
             room[: len(self.rows_ND)] = self.rows_ND
             self.rows_ND = room
         self.rows_ND[number_V - 2] = rows_VD.to(self.rows_ND.dtype)

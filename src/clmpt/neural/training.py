@@ -192,8 +192,8 @@ class Trainer:
     ) -> tuple[Tensor, Tensor, tuple[Tensor, Tensor, Tensor | None]]:
         """Rows of the entity table, their lengths, and where the entities asked for are in them.
 
-        Of a frozen table nothing is copied or computed, so a step costs the same however large it
-        is. Of another the rows that a step looks at are taken out, once.
+        Of a frozen table nothing is copied or computed, so a step with sampled negatives costs the
+        same however large it is. Of another the rows that a step looks at are taken out, once.
         """
         constant_C, positive_Q, negative_QK = entities
         assert constant_C is not None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ import numpy as np
 from clmpt.errors import ClmptError, DataError
 from clmpt.graph.benchmarks import read_queries
 from clmpt.graph.edges import AnyInts
-from clmpt.graph.knowledge_graph import KnowledgeGraph
+from clmpt.graph.knowledge_graph import KnowledgeGraph, Vocabulary
 from clmpt.graph.query_store import AnswerSets, QueryGroup, QuerySet
 from clmpt.graph.storage import new_file
 from clmpt.logic.formula import (
@@ -53,9 +54,23 @@ def open_queries(source: Path, graph: KnowledgeGraph | None, split: str) -> Quer
             raise DataError(
                 f"'{source}' was made from another graph: its ids mean other names there."
             )
+        found = QuerySet(tuple(_bound(group, graph) for group in found.groups), found.about)
         for group in found.groups:
             group.check(len(graph.entities), 2 * len(graph.relations))
     return found
+
+
+def _bound(group: QueryGroup, graph: KnowledgeGraph) -> QueryGroup:
+    """A group whose template has ids in the place of names; placeholders stay."""
+
+    def resolved(vocabulary: Vocabulary, symbol: Symbol) -> Symbol:
+        return symbol if isinstance(symbol, Placeholder) else Id(vocabulary.resolve(symbol))
+
+    template = group.template.replace(
+        lambda symbol: resolved(graph.entities, symbol),
+        lambda symbol: resolved(graph.relations, symbol),
+    )
+    return group if template == group.template else replace(group, template=template)
 
 
 def instantiate(template: Query, entities: AnyInts, relations: AnyInts, inverse_from: int) -> Query:

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from clmpt.graph.knowledge_graph import KnowledgeGraph
 from clmpt.graph.query_store import AnswerSets, QueryGroup
+from clmpt.logic.formula import Query
 from clmpt.symbolic.solver import solve_many
 
 
@@ -31,3 +32,6 @@ class ExactReasoner:
         scores_QE = torch.zeros(len(found), len(self.graph.entities))
         scores_QE[torch.from_numpy(found.owners), torch.from_numpy(found.entities)] = 1
         return scores_QE
+
+    def notes(self, query: Query) -> tuple[str, ...]:  # noqa: ARG002
+        return ()

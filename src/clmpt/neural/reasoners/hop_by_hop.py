@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from clmpt.graph.query_store import QueryGroup
-from clmpt.logic.formula import Variable
+from clmpt.logic.formula import Query, Variable
 from clmpt.logic.query_graph import QueryGraph, query_graphs
 from clmpt.neural.batching import filled
 from clmpt.neural.predictors.predictor import LinkPredictor
@@ -25,8 +25,12 @@ _CERTAIN = 1 - 1e-6  # so that a negated atom is never quite impossible
 
 
 class HopByHop:
-    """Scores are logarithms of likelihoods. Atoms about variables that nothing leads to are left
-    out: their truth would have to be tried for every pair of entities."""
+    """Scores are logarithms of likelihoods.
+
+    Left out, and noted, are atoms that would have to be tried for every pair of entities: those of
+    variables that no constant leads to on the way to the free one, and those between an entity and
+    itself.
+    """
 
     def __init__(self, predictor: LinkPredictor, relations: int, beam: int = 16) -> None:
         self.predictor, self.relations, self.beam = predictor, relations, beam
@@ -61,12 +65,8 @@ class HopByHop:
         ]
         score_P = torch.zeros(queries, device=self.device)
         ways = 1
-        for node in sorted(range(len(graph.terms)), key=lambda node: -graph.distance[node]):
-            if not isinstance(graph.terms[node], Variable):
-                continue
+        for node in _order(graph):
             likely_PE = self._likely(graph, node, entity_Pv, relation_n, ways)
-            if likely_PE is None:
-                continue
             total_nkE = (score_P[:, None] + likely_PE).view(queries, ways, -1)
             if node == graph.free:
                 return total_nkE.amax(1)
@@ -78,6 +78,13 @@ class HopByHop:
             entity_Pv[node] = (best.indices % self.entities).flatten()
         return torch.zeros(queries, self.entities, device=self.device)
 
+    def notes(self, query: Query) -> tuple[str, ...]:
+        graphs = query_graphs(query)
+        left_out = sum(_left_out(graph) for graph in graphs.alternatives)
+        if not left_out:
+            return graphs.notes
+        return (*graphs.notes, f"{left_out} atoms that no constant leads to are left out.")
+
     def _likely(
         self,
         graph: QueryGraph,
@@ -85,9 +92,9 @@ class HopByHop:
         entity_Pv: dict[int, Tensor],
         relation_n: list[Tensor],
         ways: int,
-    ) -> Tensor | None:
+    ) -> Tensor:
         """How likely every entity is for a node, by the atoms whose other end is found."""
-        total_PE: Tensor | None = None
+        total_PE = torch.zeros(1, self.entities, device=self.device)
         for edge, relation in zip(graph.edges, relation_n, strict=True):
             if node == edge.tail and edge.head in entity_Pv:
                 source, backwards = edge.head, 0
@@ -100,5 +107,32 @@ class HopByHop:
             log_PE = scores_PE.log_softmax(1)
             if edge.negated:
                 log_PE = torch.log1p(-log_PE.exp() * _CERTAIN)
-            total_PE = log_PE if total_PE is None else total_PE + log_PE
+            total_PE = total_PE + log_PE
         return total_PE
+
+
+def _order(graph: QueryGraph) -> list[int]:
+    """The variables to find, each with a neighbour that is known by then; the free one last."""
+    known = {node for node in range(len(graph.terms)) if graph.is_constant(node)}
+    found: list[int] = []
+    while graph.free not in known:
+        near = {
+            node
+            for edge in graph.edges
+            for node, other in ((edge.head, edge.tail), (edge.tail, edge.head))
+            if node not in known and other in known
+        }
+        if not near:
+            break
+        # Farthest first; names, not places in the text, decide between equals.
+        node = max(near, key=lambda node: (graph.distance[node], str(graph.terms[node])))
+        found.append(node)
+        known.add(node)
+    return found
+
+
+def _left_out(graph: QueryGraph) -> int:
+    known = {*_order(graph), *(n for n in range(len(graph.terms)) if graph.is_constant(n))}
+    return sum(
+        edge.head == edge.tail or not {edge.head, edge.tail} <= known for edge in graph.edges
+    )

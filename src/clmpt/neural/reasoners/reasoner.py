@@ -9,6 +9,8 @@ import torch
 from torch import Tensor
 
 from clmpt.graph.query_store import QueryGroup
+from clmpt.logic.formula import Query
+from clmpt.logic.query_graph import query_graphs
 from clmpt.neural.batching import QueryBatch, batch_queries
 from clmpt.neural.memory import Memory
 from clmpt.neural.reasoners.clmpt import MessagePassing, Thoughts, best_alternative, unit
@@ -21,6 +23,9 @@ class Reasoner(Protocol):
 
     def score(self, groups: Sequence[QueryGroup]) -> Tensor:
         """scores_QE, a row for each query of the groups in their order; the caller's to change."""
+
+    def notes(self, query: Query) -> tuple[str, ...]:
+        """In what the scores fall short of what was asked, in words."""
 
 
 class NeuralReasoner:
@@ -41,6 +46,10 @@ class NeuralReasoner:
         self.memory = memory
         scores_GE = unit(answers_GD) @ self.unit_ED.T
         return best_alternative(scores_GE, batch.query_G, batch.queries)
+
+    def notes(self, query: Query) -> tuple[str, ...]:
+        graphs = query_graphs(query)
+        return graphs.notes + graphs.too_far
 
     @torch.no_grad()
     def think(self, groups: Sequence[QueryGroup]) -> tuple[QueryBatch, Thoughts]:
