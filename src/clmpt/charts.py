@@ -136,7 +136,7 @@ def draw_bars(title: str, bars: Sequence[Bars]) -> str:
     """Values side by side, each with its number above it."""
     width = max(_WIDTH, _LEFT + _RIGHT + 44 * len(bars))
     top = max((bar.value + bar.margin for bar in bars), default=1.0)
-    y_ticks = ticks(0, top if top > 0 else 1.0)
+    y_ticks = ticks(0, 1.1 * top if top > 0 else 1.0)  # room for the number above a bar
 
     def at_y(value: float) -> float:
         share = value / y_ticks[-1]
