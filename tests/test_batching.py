@@ -12,7 +12,8 @@ from clmpt.logic.formula import placeholders
 from clmpt.logic.parser import parse
 from clmpt.logic.query_graph import query_graphs
 from clmpt.logic.shapes import shape
-from clmpt.neural.batching import FREE, Passing, batch_queries
+from clmpt.neural.batching import batch_queries
+from clmpt.neural.unrolling import FREE, Passing
 
 RELATIONS = 6
 PASSING = Passing(np.arange(RELATIONS) ^ 1, share=False)

@@ -17,9 +17,10 @@ from clmpt.evaluation import filtered_ranks
 from clmpt.graph.query_store import AnswerSets, QueryGroup
 from clmpt.logic.formula import placeholders
 from clmpt.logic.shapes import EPFO, NEGATION, shape
-from clmpt.neural.batching import Passing, batch_queries
+from clmpt.neural.batching import batch_queries
 from clmpt.neural.predictors.complex import ComplEx
 from clmpt.neural.reasoners.clmpt import CLMPT, best_alternative, cosine, nce_loss
+from clmpt.neural.unrolling import Passing
 
 GOLDEN = Path(__file__).parents[3] / "shared" / "golden"
 pytestmark = pytest.mark.skipif(not GOLDEN.exists(), reason="needs ../shared/golden")

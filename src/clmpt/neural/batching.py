@@ -10,28 +10,24 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from clmpt.errors import DataError
 from clmpt.graph.edges import Bools, Ints
 from clmpt.graph.query_store import QueryGroup
-from clmpt.logic.formula import Id, Placeholder, Symbol, Variable, placeholders
-from clmpt.logic.query_graph import QueryGraph, query_graphs
+from clmpt.logic.query_graph import query_graphs
 from clmpt.neural.memory import Memory
+from clmpt.neural.unrolling import EXISTENTIAL, FIRST_CONSTANT, FREE, Part, Passing, Trail
 
 # Shapes: Q queries, G graphs (a query's alternatives), I items, C constants, M messages,
 # U updates, T tokens, B relations of a batch, n queries of a group, S rows of the relation table
 #
 # Items are all that a message or update can be made of, numbered in the order they are computed:
 # the two variables' first embeddings, the constants, and wave by wave messages and updated nodes.
-
-EXISTENTIAL, FREE, FIRST_CONSTANT = 0, 1, 2
 
 
 @dataclass(frozen=True)
@@ -52,19 +48,6 @@ class Wave:
     sizes: tuple[tuple[int, int], ...]
     kept_K: Tensor
     number_K: Tensor
-
-
-@dataclass(frozen=True)
-class Trail:
-    """Where a variable's embeddings are: its item in every query of a group, layer by layer.
-
-    Layers whose update cannot reach the free variable are missing.
-    """
-
-    group: int
-    alternative: int
-    variable: Variable
-    items: dict[int, Ints]
 
 
 @dataclass(frozen=True)
@@ -95,16 +78,6 @@ def _moved(record: _Record, device: torch.device) -> _Record:
     tensors = {name: value for name, value in vars(record).items() if isinstance(value, Tensor)}
     moved: dict[str, Any] = {name: tensor.to(device) for name, tensor in tensors.items()}
     return replace(record, **moved)
-
-
-@dataclass(frozen=True)
-class Passing:
-    """How messages are passed. `inverse_R`: a relation's inverse row, or -1 (see predictors)."""
-
-    inverse_R: Ints
-    conditional: bool = True  # constants get no messages and keep their embeddings
-    prune: bool = True  # only updates that can reach the free variable
-    share: bool = True  # equal updates once; not for dropout, which makes each its own
 
 
 def batch_queries(
@@ -150,123 +123,13 @@ def batch_queries(
     )
 
 
-# --- one shape ----------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class _Update:
-    """A node hears from its neighbours: (neighbour, edge) and whether it is the edge's head."""
-
-    node: int
-    heard: tuple[tuple[int, int, bool], ...]
-
-
-@lru_cache(maxsize=4096)
-def _schedule(graph: QueryGraph, conditional: bool, prune: bool) -> tuple[tuple[_Update, ...], ...]:
-    """Which nodes are updated in each layer."""
-    nodes = range(len(graph.terms))
-    updated = [n for n in nodes if not (conditional and graph.is_constant(n))]  # eq:conditional
-    heard = {
-        node: tuple(
-            (source, number, to_head)
-            for number, edge in enumerate(graph.edges)
-            for source, target, to_head in (
-                (edge.head, edge.tail, False),
-                (edge.tail, edge.head, True),
-            )
-            if target == node
-        )
-        for node in updated
-    }
-    needed = {graph.free} if prune else set(updated)
-    layers = []
-    for _ in range(graph.depth):
-        layers.append(tuple(_Update(node, heard[node]) for node in updated if node in needed))
-        if prune:
-            needed = needed | {source for node in needed for source, *_ in heard.get(node, ())}
-            needed &= set(updated)
-    return tuple(reversed(layers))
-
-
-class _Part:
-    """One alternative of a group's queries: its graph, and for each query what fills it."""
-
-    def __init__(
-        self,
-        place: tuple[int, int],
-        graph: QueryGraph,
-        group: QueryGroup,
-        query_n: Ints,
-        passing: Passing,
-    ) -> None:
-        self.place, self.graph, self.query_n = place, graph, query_n
-        self.layers = _schedule(graph, passing.conditional, passing.prune)
-        self.constants: dict[int, Ints] = {}
-        self.item: dict[tuple[int, int], Ints] = {}  # of a node after a layer
-        for node, term in enumerate(graph.terms):
-            if not isinstance(term, Variable):
-                self.constants[node] = filled(term, group, "entities")
-            else:
-                first = FREE if node == graph.free else EXISTENTIAL
-                self.item[node, 0] = np.full(len(query_n), first)
-        self.rows: list[Ints] = []
-        self.backwards: list[Bools] = []
-        for edge in graph.edges:
-            directed_n = filled(edge.relation, group, "relations")
-            nearer = graph.distance[edge.head] - graph.distance[edge.tail]
-            row_n, backwards_n = _oriented(directed_n, nearer, passing.inverse_R)
-            self.rows.append(row_n)
-            self.backwards.append(backwards_n)
-
-    def item_before(self, node: int, layer: int) -> Ints:
-        """A node's item when a layer begins."""
-        while (node, layer - 1) not in self.item:
-            layer -= 1
-        return self.item[node, layer - 1]
-
-    def trails(self) -> Iterator[Trail]:
-        for node, term in enumerate(self.graph.terms):
-            if isinstance(term, Variable):
-                items = {layer: at for (own, layer), at in self.item.items() if own == node}
-                yield Trail(*self.place, term, items)
-
-
-def _parts(groups: Sequence[QueryGroup], passing: Passing) -> Iterator[_Part]:
+def _parts(groups: Sequence[QueryGroup], passing: Passing) -> Iterator[Part]:
     first = 0
     for number, group in enumerate(groups):
         query_n = np.arange(first, first + len(group))
         first += len(group)
         for alternative, graph in enumerate(query_graphs(group.template).alternatives):
-            yield _Part((number, alternative), graph, group, query_n, passing)
-
-
-def filled(symbol: Symbol, group: QueryGroup, kind: Literal["entities", "relations"]) -> Ints:
-    """What a symbol of a group's template stands for in each of its queries."""
-    if isinstance(symbol, Placeholder):
-        entity_names, relation_names = placeholders(group.template)
-        if kind == "entities":
-            return group.entities[:, entity_names.index(symbol.name)].astype(np.int64)
-        return group.relations[:, relation_names.index(symbol.name)].astype(np.int64)
-    if not isinstance(symbol, Id):
-        raise DataError(f"'{symbol.text}' is a name. Bind the query to a graph first.")
-    return np.full(len(group), symbol.number)
-
-
-def _oriented(directed_n: Ints, nearer: int, inverse_R: Ints) -> tuple[Ints, Bools]:
-    """The row that carries an atom towards the free variable, and whether its head is the tail's.
-
-    A predictor is trained to carry from head to tail. So an atom that is written the other way
-    round is read by its inverse where that has a row of its own; `nearer` is above 0 where the
-    tail is the end nearer to the free variable, and 0 where neither is.
-    """
-    relations = len(inverse_R)
-    relation_n, backwards_n = directed_n % relations, directed_n >= relations
-    inverse_n = inverse_R[relation_n]
-    if nearer:
-        turn_n = (backwards_n == (nearer > 0)) & (inverse_n >= 0)
-    else:
-        turn_n = (inverse_n >= 0) & (inverse_n < relation_n)
-    return np.where(turn_n, inverse_n, relation_n), backwards_n != turn_n
+            yield Part((number, alternative), graph, group, query_n, passing)
 
 
 # --- all shapes together --------------------------------------------------------------------------
@@ -284,7 +147,7 @@ class _Layout:
         self.state_number = {EXISTENTIAL: 0, FREE: 1}  # in memory, by item
         self.message_key: dict[int, tuple[int, ...]] = {}
 
-    def wave(self, parts: list[_Part], layer: int) -> Wave:
+    def wave(self, parts: list[Part], layer: int) -> Wave:
         due = [
             (part, update)
             for part in parts
@@ -298,7 +161,7 @@ class _Layout:
         ]
         messages, places = self.messages(codes)
         heard_by = iter(places)
-        sets: dict[int, list[tuple[_Part, int, Ints]]] = {}
+        sets: dict[int, list[tuple[Part, int, Ints]]] = {}
         for part, update in due:
             columns = [next(heard_by) for _ in update.heard]
             columns = [*np.sort(columns, axis=0), part.item_before(update.node, layer)]
@@ -357,7 +220,7 @@ class _Layout:
                 number_U[row], new_U[row] = self.memory.find((key, self.state_number[node]))
         return number_U, new_U
 
-    def code(self, part: _Part, source: int, edge: int, to_head: bool, layer: int) -> Ints:
+    def code(self, part: Part, source: int, edge: int, to_head: bool, layer: int) -> Ints:
         """A message as one number: equal numbers, equal messages."""
         item_n = part.item_before(source, layer)
         to_head_n = part.backwards[edge] != to_head

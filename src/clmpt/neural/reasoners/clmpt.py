@@ -17,10 +17,11 @@ from torch.nn import functional
 
 from clmpt.config import Reasoning
 from clmpt.errors import SettingError
-from clmpt.neural.batching import Passing, QueryBatch
+from clmpt.neural.batching import QueryBatch
 from clmpt.neural.dropout import NO_DROPOUT, Dropout
 from clmpt.neural.memory import Memory
 from clmpt.neural.predictors.predictor import EmbeddingPredictor, look_up
+from clmpt.neural.unrolling import Passing
 
 # Shapes: Q queries, G graphs (a query's alternatives), I items, M messages, T tokens, U updates,
 # C constants, E entities, D width, H heads, K candidates, s size of a set

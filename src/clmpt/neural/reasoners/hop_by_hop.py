@@ -15,8 +15,8 @@ from torch import Tensor
 from clmpt.graph.query_store import QueryGroup
 from clmpt.logic.formula import Query, Variable
 from clmpt.logic.query_graph import QueryGraph, query_graphs
-from clmpt.neural.batching import filled
 from clmpt.neural.predictors.predictor import LinkPredictor
+from clmpt.neural.unrolling import filled
 
 # Shapes: n queries, k ways kept for each, E entities, P = n k
 

@@ -1,0 +1,376 @@
+"""The commands and their options. `run` names the function that does a command's work."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Callable
+from dataclasses import Field, fields
+from typing import Any, NoReturn, get_args, get_type_hints
+
+from clmpt import __version__
+from clmpt.config import Model, Reasoning, Training
+
+_DESCRIPTION = """\
+Ask knowledge graphs complex questions: and, or, not, some.
+
+  clmpt import films.tsv --out films
+  clmpt solve films '?who : directed(Mizoguchi, ?film) & starred(?who, ?film)'
+"""
+
+
+_MODELS = get_args(Model)
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"{self.prog}: {message}. See '{self.prog} --help'.\n")
+
+
+def command_parser() -> argparse.ArgumentParser:
+    parser = _Parser(
+        "clmpt", description=_DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--version", action="version", version=f"clmpt {__version__}")
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+
+    def command(name: str, run: str, summary: str, example: str) -> argparse.ArgumentParser:
+        found = commands.add_parser(
+            name,
+            help=summary,
+            description=f"{summary[0].upper()}{summary[1:]}.",
+            epilog=f"example:\n  {example}",
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+        found.set_defaults(run=run)
+        found.add_argument("--json", action="store_true", help="print one JSON document")
+        return found
+
+    _graph_commands(command)
+    _asking_commands(command)
+    _benchmark_commands(command)
+    _predictor_commands(command)
+    _reasoner_commands(command)
+    return parser
+
+
+_Adder = Callable[[str, str, str, str], argparse.ArgumentParser]
+
+
+def _graph_commands(command: _Adder) -> None:
+    read = command(
+        "import",
+        "graphs:import_graph",
+        "read triples from files or a benchmark folder and store them as a graph",
+        "clmpt import train=films.tsv test=more.nt --labels names.tsv --out films",
+    )
+    read.add_argument("sources", nargs="+", metavar="SOURCE", help="a file, SPLIT=FILE or a folder")
+    read.add_argument("--out", required=True, metavar="FOLDER", help="where to store the graph")
+    read.add_argument(
+        "--labels", action="append", default=[], metavar="FILE", help="name, tab, label"
+    )
+    read.add_argument("--delimiter", help="what separates columns (default: found out)")
+    read.add_argument(
+        "--header", action=argparse.BooleanOptionalAction, help="the first row is one"
+    )
+    read.add_argument("--columns", metavar="H,R,T", help="which columns to read, counted from 1")
+    read.add_argument("--encoding", default="utf-8-sig", help="of text files (default: UTF-8)")
+    read.add_argument("--literals", action="store_true", help="keep RDF literals as entities")
+
+    write = command(
+        "export",
+        "graphs:export",
+        "write a graph as TSV or N-Triples",
+        "clmpt export films --split train --out train.nt.gz",
+    )
+    _folder(write)
+    _split(write)
+    write.add_argument("--out", required=True, metavar="FILE", help="ends in .tsv, .nt or with .gz")
+
+    info = command(
+        "info",
+        "graphs:info",
+        "show what a graph holds: counts, its biggest relations, its degrees",
+        "clmpt info films",
+    )
+    _folder(info)
+    info.add_argument("--top", type=_count, default=10, metavar="N", help="relations to list")
+
+
+def _asking_commands(command: _Adder) -> None:
+    solve = command(
+        "solve",
+        "asking:solve_query",
+        "answer a question exactly, from the edges that are there",
+        "clmpt solve films 'SELECT ?f { :Mizoguchi :directed ?f }' --limit 5",
+    )
+    _folder(solve)
+    _query(solve)
+    _split(solve)
+    solve.add_argument("--limit", type=_count, metavar="N", help="show at most N answers")
+
+    draw = command(
+        "draw",
+        "asking:draw",
+        "draw the graph of a question, or of a shape by its name",
+        "clmpt draw pni --svg pni.svg",
+    )
+    _query(draw)
+    draw.add_argument("--svg", metavar="FILE", help="write a picture instead of text")
+
+    translate = command(
+        "translate",
+        "asking:translate",
+        "print a question in another language",
+        "clmpt translate '?x : wrote(Orwell, ?x)' --to sparql",
+    )
+    _query(translate)
+    translate.add_argument("--to", choices=["formula", "dnf", "sparql", "betae"], default="formula")
+    translate.add_argument(
+        "--graph", metavar="FOLDER", help="resolve names to the ids of this graph"
+    )
+
+
+def _benchmark_commands(command: _Adder) -> None:
+    sample = command(
+        "sample",
+        "benchmarks:sample_queries",
+        "make benchmark queries with all their answers",
+        "clmpt sample films --shapes 2p '?y : $r($s, ?x) & $r(?x, ?y)' --count 100 --out q.queries",
+    )
+    _folder(sample)
+    sample.add_argument(
+        "--shapes",
+        nargs="+",
+        required=True,
+        metavar="SHAPE",
+        help="a name, NAME=COUNT or a formula",
+    )
+    sample.add_argument("--count", type=_count, default=1000, metavar="N", help="queries per shape")
+    sample.add_argument(
+        "--seed", type=_seed, default=0, metavar="S", help="same seed, same queries"
+    )
+    sample.add_argument(
+        "--out", required=True, metavar="FILE", help="ends in .jsonl for JSON lines"
+    )
+    sample.add_argument(
+        "--split", metavar="NAME", help="train, valid or test (default: the first split)"
+    )
+    sample.add_argument(
+        "--max-answers", type=_count, metavar="N", help="most hard answers a query may have"
+    )
+    sample.add_argument(
+        "--workers", type=_count, metavar="N", help="processes (default: all cores)"
+    )
+
+    queries = command(
+        "queries",
+        "benchmarks:queries",
+        "show what a file or folder of answered queries holds, or convert it",
+        "clmpt queries train.queries --graph films --out train.jsonl",
+    )
+    queries.add_argument(
+        "source", metavar="SOURCE", help="a query file, .jsonl or benchmark folder"
+    )
+    queries.add_argument(
+        "--graph", metavar="FOLDER", help="the graph that its ids or names belong to"
+    )
+    queries.add_argument("--split", default="test", metavar="NAME", help="of a benchmark folder")
+    queries.add_argument("--out", metavar="FILE", help="ends in .jsonl for JSON lines")
+
+    for name, run, summary in (
+        ("verify", "benchmarks:verify", "recompute every stored answer of a benchmark and compare"),
+        ("hardness", "benchmarks:show_hardness", "count the links that hard answers are missing"),
+    ):
+        found = command(name, run, summary, f"clmpt {name} NELL-betae --split test")
+        _folder(found)
+        found.add_argument(
+            "--split", metavar="NAME", help="valid or test (default: all with answers)"
+        )
+        found.add_argument("--graph", metavar="FOLDER", help="where the triples lie, if elsewhere")
+
+
+def _predictor_commands(command: _Adder) -> None:
+    train = command(
+        "pretrain",
+        "predictors:pretrain_predictor",
+        "train a link predictor on a graph; the same command goes on with a stopped run",
+        "clmpt pretrain films --out films-complex --rank 100 --epochs 50",
+    )
+    _folder(train)
+    train.add_argument("--out", required=True, metavar="CHECKPOINT", help="where to keep it")
+    _recipe(train)
+    train.add_argument("--model", choices=_MODELS)
+    for name, kind, metavar, summary in (
+        ("rank", _count, "N", "numbers per entity, complex ones for complex and rotate"),
+        ("epochs", _count, "N", "passes over the facts at most"),
+        ("batch", _count, "N", "questions per step"),
+        ("learning-rate", _number, "X", "of Adagrad (complex, distmult) or Adam"),
+        ("regularisation", _number, "X", "weight of N3 (complex, distmult)"),
+        ("negatives", _count, "N", "entities drawn per step (transe, rotate)"),
+        ("margin", _number, "X", "of the distance (transe, rotate)"),
+        ("temperature", _number, "X", "how much hard negatives count for more (transe, rotate)"),
+        ("initial-scale", _number, "X", "how large the numbers are that training starts from"),
+        ("averaging", _number, "X", "share of the tables' running mean a step keeps; 0: none"),
+        ("validate-every", _count, "N", "epochs between validations"),
+        ("patience", _count, "N", "validations without a better one before it stops"),
+        ("seed", _seed, "S", "same seed, same numbers"),
+    ):
+        train.add_argument(f"--{name}", type=kind, metavar=metavar, help=summary)
+    train.add_argument("--decay", choices=["none", "linear"], help="of the learning rate")
+    train.add_argument("--precision", choices=["float32", "bfloat16"], help="of matrix products")
+    train.add_argument("--compile", action=argparse.BooleanOptionalAction, help="use torch.compile")
+    train.add_argument("--device", help="cpu, cuda, …; auto takes what is there (default)")
+
+    convert = command(
+        "convert",
+        "predictors:convert",
+        "make a checkpoint of a predictor trained elsewhere: CQD's .pt, or arrays",
+        "clmpt convert complex.pt --graph FB15k-237-betae --out fb-complex",
+    )
+    convert.add_argument("source", metavar="SOURCE", help="CQD's file, or .npz or .safetensors")
+    convert.add_argument("--graph", required=True, metavar="FOLDER", help="whose names it has")
+    convert.add_argument("--out", required=True, metavar="CHECKPOINT", help="where to keep it")
+    convert.add_argument("--model", choices=_MODELS, help="of arrays; CQD's is complex")
+    for what in ("entity", "relation"):
+        convert.add_argument(
+            f"--{what}-names", metavar="FILE", help="a name per row (default: the graph's ids)"
+        )
+
+    picture = command(
+        "curve",
+        "predictors:curve",
+        "show how training went, as a table or a picture; several runs in one",
+        "clmpt curve films-complex --svg curve.svg",
+    )
+    picture.add_argument("runs", nargs="+", metavar="RUN", help="made by pretrain or train")
+    picture.add_argument("--svg", metavar="FILE", help="write a picture instead of a table")
+
+
+def _reasoner_commands(command: _Adder) -> None:
+    train = command(
+        "train",
+        "reasoners:train_reasoner",
+        "train a reasoner on a predictor; the same command goes on with a stopped run",
+        "clmpt train films --predictor films-complex --queries train.queries --out films-clmpt",
+    )
+    _folder(train)
+    for name, metavar, summary in (
+        ("predictor", "CHECKPOINT", "what it stands on, made by pretrain or convert"),
+        ("queries", "SOURCE", "queries with answers, made by sample, or a benchmark folder"),
+        ("out", "CHECKPOINT", "where to keep it"),
+    ):
+        train.add_argument(f"--{name}", required=True, metavar=metavar, help=summary)
+    train.add_argument("--valid", metavar="SOURCE", help="queries to choose by (default: sampled)")
+    _recipe(train)
+    train.add_argument("--resume", action="store_true", help="refuse to start a new run")
+    for kind in (Reasoning, Training):
+        for setting in fields(kind):
+            _setting(train, setting, get_type_hints(kind)[setting.name])
+
+    measure = command(
+        "evaluate",
+        "reasoners:evaluate",
+        "measure a model: filtered MRR and Hits@k, of links or of queries by shape",
+        "clmpt evaluate films-clmpt --queries test.queries --report films-report",
+    )
+    measure.add_argument(
+        "checkpoint", metavar="CHECKPOINT", help="made by train, pretrain or convert; or 'exact'"
+    )
+    measure.add_argument("--links", action="store_true", help="every fact, from both ends")
+    measure.add_argument(
+        "--queries", metavar="SOURCE", help="a query file or benchmark folder; a predictor hops"
+    )
+    measure.add_argument("--shapes", nargs="+", metavar="SHAPE", help="only these")
+    measure.add_argument("--report", metavar="FOLDER", help="write Markdown, JSON and a picture")
+    measure.add_argument("--graph", metavar="FOLDER", help="if it is not where it was in training")
+    measure.add_argument("--split", metavar="NAME", help="default: valid and test; queries: test")
+    measure.add_argument("--device", default="auto", help="cpu, cuda, … (default: auto)")
+
+    ask = command(
+        "ask",
+        "reasoners:ask",
+        "answer a question with a trained model: what is known and what is likely",
+        "clmpt ask films-clmpt '?who : directed(Mizoguchi, ?film) & starred(?who, ?film)'",
+    )
+    ask.add_argument("checkpoint", metavar="CHECKPOINT", help="made by train or pretrain")
+    _query(ask)
+    ask.add_argument("--limit", type=_count, metavar="N", help="how many answers (default: 10)")
+    ask.add_argument("--graph", metavar="FOLDER", help="if it is not where it was in training")
+    ask.add_argument("--device", default="auto", help="cpu, cuda, … (default: auto)")
+
+    bench = command(
+        "bench",
+        "benching:bench",
+        "measure how fast this machine trains and answers, at two sizes",
+        "clmpt bench --sizes M --steps 5",
+    )
+    bench.add_argument("--sizes", nargs="+", choices=["S", "M"], default=["M", "S"])
+    bench.add_argument(
+        "--steps", type=_count, default=3, metavar="N", help="to take the median of (default: 3)"
+    )
+
+
+def _setting(parser: argparse.ArgumentParser, setting: Field[Any], kind: Any) -> None:
+    """An option for a setting of its own kind; None where it is not given."""
+    option = f"--{setting.name.replace('_', '-')}"
+    summary = f"{setting.metadata['help']} (default: {setting.default})"
+    if kind is bool:
+        parser.add_argument(option, action=argparse.BooleanOptionalAction, help=summary)
+    elif choices := get_args(kind):
+        parser.add_argument(option, choices=choices, help=summary)
+    else:
+        convert: Callable[[str], Any] = {int: _seed, float: _number}.get(kind, str)
+        metavar = {int: "N", float: "X"}.get(kind, "NAME")
+        parser.add_argument(option, type=convert, metavar=metavar, help=summary)
+
+
+def _folder(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("folder", metavar="FOLDER", help="a stored graph or a benchmark folder")
+
+
+def _query(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("query", metavar="QUERY", help="formula, SPARQL or BetaE tuple; - reads it")
+    parser.add_argument("--max-atoms", type=_count, default=64, metavar="N", help="refuse larger")
+    parser.add_argument(
+        "--max-alternatives",
+        type=_count,
+        default=128,
+        metavar="N",
+        help="refuse more 'or' branches",
+    )
+
+
+def _recipe(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--recipe",
+        "--settings",
+        metavar="FILE",
+        help="a TOML file with settings; options go before it",
+    )
+
+
+def _split(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--split", metavar="A+B", help="use only these splits (default: all)")
+
+
+def _count(text: str) -> int:
+    if not re.fullmatch(r"[0-9]{1,12}", text) or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"'{text}' is not a number from 1 on")
+    return int(text)
+
+
+def _number(text: str) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        number = -1.0
+    if not 0 <= number < float("inf"):
+        raise argparse.ArgumentTypeError(f"'{text}' is not a number from 0 on")
+    return number
+
+
+def _seed(text: str) -> int:
+    if not re.fullmatch(r"[0-9]{1,18}", text):
+        raise argparse.ArgumentTypeError(f"'{text}' is not a number from 0 on")
+    return int(text)
