@@ -118,7 +118,7 @@ class MessagePassing(nn.Module, ABC):
 
 
 def cosine(answers_GD: Tensor, entities_ED: Tensor) -> Tensor:
-    """scores_GE. Entities that are normalised already may be passed on with `unit`."""
+    """scores_GE: how alike each answer and each entity are, from -1 to 1."""
     return unit(answers_GD) @ unit(entities_ED).T  # eq:cosine
 
 
