@@ -23,6 +23,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from clmpt.bench import matrix_peak
 from clmpt.config import Pretraining, pretraining
 from clmpt.evaluation import link_ranks
 from clmpt.graph.benchmarks import open_graph
@@ -41,16 +42,6 @@ def seconds_of(run: Callable[[], object]) -> float:
     start = time.perf_counter()
     run()
     return time.perf_counter() - start
-
-
-def matrix_peak() -> float:
-    """Floating point operations a second of the best matrix product there is."""
-    best = 0.0
-    for size in (1024, 2048, 3072):
-        left, right = torch.randn(size, size), torch.randn(size, size)
-        for _ in range(4):
-            best = max(best, 2 * size**3 / seconds_of(partial(torch.matmul, left, right)))
-    return best
 
 
 def trainer_of(graph: KnowledgeGraph, links: Links, settings: Pretraining) -> Pretrainer:

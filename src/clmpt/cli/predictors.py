@@ -36,22 +36,33 @@ def pretrain_predictor(options: argparse.Namespace) -> None:
     source = str(Path(options.folder).resolve())
     if settings.compile and not shutil.which(os.environ.get("CXX", "g++")):
         raise SettingError("torch.compile needs a C++ compiler, and there is none. Leave it out.")
-    try:
-        with memory_named():
-            follow(pretrain(graph, settings, options.out, source))
-    except KeyboardInterrupt:
-        tell(f"Stopped. The same command goes on from here; '{options.out}' has all it needs.")
-        raise
-    about = open_json(Path(options.out) / "predictor.json")
-    if options.json:
-        show_json(about)
-        return
-    took = duration(open_json(Path(options.out) / "finished.json")["seconds"])
-    valid = f"validation MRR {about['valid']['mrr']:.4f} at " if about["valid"] else ""
-    say(f"{options.out}: {valid}epoch {about['epoch']}, in {took}")
     measured = any(name in graph.splits for name in ("valid", "test"))
     split = "" if measured else f" --split {graph.splits[0]}"
-    say(f"Next: clmpt evaluate {options.out} --links{split}")
+    run_to_the_end(
+        pretrain(graph, settings, options.out, source),
+        Path(options.out) / "predictor.json",
+        f"clmpt evaluate {options.out} --links{split}",
+        options.json,
+    )
+
+
+def run_to_the_end(steps: Iterator[Progress], about_file: Path, hint: str, as_json: bool) -> None:
+    """Follows a run, then says what its folder holds and what to do next."""
+    out = about_file.parent
+    try:
+        with memory_named():
+            follow(steps)
+    except KeyboardInterrupt:
+        tell(f"Stopped. The same command goes on from here; '{out}' has all it needs.")
+        raise
+    about = open_json(about_file)
+    if as_json:
+        show_json(about)
+        return
+    took = _duration(open_json(out / "finished.json")["seconds"])
+    valid = f"validation MRR {about['valid']['mrr']:.4f} at " if about["valid"] else ""
+    say(f"{out}: {valid}epoch {about['epoch']}, in {took}")
+    say(f"Next: {hint}")
 
 
 def given_settings(
@@ -102,11 +113,11 @@ def _line(now: Progress) -> str:
     best = f", best {now.best:.4f}" if now.best is not None else ""
     return (
         f"epoch {now.epoch}/{now.epochs}, step {now.step:,}/{now.steps:,}: loss {now.loss:.4f}"
-        f"{valid}{best}, {rate:.2f} steps/s, {duration(left)} left"
+        f"{valid}{best}, {rate:.2f} steps/s, {_duration(left)} left"
     )
 
 
-def duration(seconds: float) -> str:
+def _duration(seconds: float) -> str:
     minutes, seconds = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours} h {minutes:02} min" if hours else f"{minutes} min {seconds:02} s"

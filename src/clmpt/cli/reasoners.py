@@ -12,7 +12,7 @@ from typing import Any
 from clmpt.answering import Answerer, Answers, graph_of, reasoner_of
 from clmpt.cli.asking import read_query
 from clmpt.cli.output import clean, progress, say, show_json, show_table, tell
-from clmpt.cli.predictors import duration, follow, given_settings, memory_named
+from clmpt.cli.predictors import given_settings, memory_named, run_to_the_end
 from clmpt.config import Reasoning, Training, reasoning, training
 from clmpt.errors import DataError, SettingError
 from clmpt.evaluation import Figures, evaluate_links
@@ -20,7 +20,7 @@ from clmpt.experiment import has_facts, train
 from clmpt.graph.benchmarks import FULL, OBSERVED, open_graph
 from clmpt.graph.knowledge_graph import KnowledgeGraph
 from clmpt.graph.query_store import QueryGroup, QuerySet
-from clmpt.graph.storage import new_folder, open_json, refuse_existing
+from clmpt.graph.storage import new_folder, refuse_existing
 from clmpt.neural.checkpoint import is_reasoner, open_checkpoint
 from clmpt.neural.devices import find_device
 from clmpt.neural.reasoners.exact import ExactReasoner
@@ -50,20 +50,8 @@ def train_reasoner(options: argparse.Namespace) -> None:
     steps = train(
         graph, checkpoint.predictor, queries, model_settings, settings, out, source, valid
     )
-    try:
-        with memory_named():
-            follow(steps)
-    except KeyboardInterrupt:
-        tell(f"Stopped. The same command goes on from here; '{out}' has all it needs.")
-        raise
-    about = open_json(out / "reasoner.json")
-    if options.json:
-        show_json(about)
-        return
-    took = duration(open_json(out / "finished.json")["seconds"])
-    mrr = f"validation MRR {about['valid']['mrr']:.4f} at " if about["valid"] else ""
-    say(f"{out}: {mrr}epoch {about['epoch']}, in {took}")
-    say(f"Next: clmpt ask {out} 'QUESTION', or clmpt evaluate {out} --queries SOURCE")
+    hint = f"clmpt ask {out} 'QUESTION', or clmpt evaluate {out} --queries SOURCE"
+    run_to_the_end(steps, out / "reasoner.json", hint, options.json)
 
 
 # --- evaluate -------------------------------------------------------------------------------------

@@ -166,8 +166,9 @@ class Trainer:
     ) -> Tensor:
         """The loss of some queries. Each table is looked up once, so that each has one gradient."""
         batch = batch_queries(groups, self.passing).to(self.device)
+        drawn = None if negative_QK is None else torch.from_numpy(negative_QK).to(self.device)
         rows_UD, length_U1, (place_C, positive, negative) = self._rows(
-            batch.entity_C, self._tensor(positive_Q), self._tensor(negative_QK)
+            batch.entity_C, torch.from_numpy(positive_Q).to(self.device), drawn
         )
         answers_GD = self.model(batch, look_up(rows_UD, place_C), self.dropout())
         if negative is None:
@@ -188,16 +189,13 @@ class Trainer:
         return nce_loss(scores_QK[:, :1], scores_QK[:, 1:], self.settings.temperature)
 
     def _rows(
-        self, *entities: Tensor | None
+        self, constant_C: Tensor, positive_Q: Tensor, negative_QK: Tensor | None
     ) -> tuple[Tensor, Tensor, tuple[Tensor, Tensor, Tensor | None]]:
         """Rows of the entity table, their lengths, and where the entities asked for are in them.
 
         Of a frozen table nothing is copied or computed, so a step with sampled negatives costs the
         same however large it is. Of another the rows that a step looks at are taken out, once.
         """
-        constant_C, positive_Q, negative_QK = entities
-        assert constant_C is not None
-        assert positive_Q is not None
         table_ED: Tensor = self.model.predictor.entities_ED
         if self.frozen_length_E1 is not None:
             return table_ED, self.frozen_length_E1, (constant_C, positive_Q, negative_QK)
@@ -208,9 +206,6 @@ class Trainer:
         rows_UD = look_up(table_ED, found_U)
         constant, positive, negative = torch.split(place, [len(part) for part in parts])
         return rows_UD, lengths(rows_UD), (constant, positive, negative.view_as(negative_QK))
-
-    def _tensor(self, entities: Ints | None) -> Tensor | None:
-        return None if entities is None else torch.from_numpy(entities).to(self.device)
 
     def dropout(self) -> Dropout:
         seed = random_of(self.settings.seed, _DROPOUT, self.steps_done).integers(2**63)
