@@ -135,6 +135,10 @@ def _parts(groups: Sequence[QueryGroup], passing: Passing) -> Iterator[Part]:
 # --- all shapes together --------------------------------------------------------------------------
 
 
+_Messages = tuple[Tensor, Tensor, Tensor, Tensor]  # source, relation, to head, negated
+_Sets = tuple[Part, int, Ints]  # a node of a part, and its set in each query
+
+
 class _Layout:
     """Numbers items as waves are laid out."""
 
@@ -148,6 +152,12 @@ class _Layout:
         self.message_key: dict[int, tuple[int, ...]] = {}
 
     def wave(self, parts: list[Part], layer: int) -> Wave:
+        """The next layer's messages and updates, of all parts that are that deep."""
+        messages, sets = self.sets(parts, layer)
+        return self.updates(messages, sets, layer)
+
+    def sets(self, parts: list[Part], layer: int) -> tuple[_Messages, dict[int, list[_Sets]]]:
+        """New messages, and by their size the sets of each node to update."""
         due = [
             (part, update)
             for part in parts
@@ -161,11 +171,15 @@ class _Layout:
         ]
         messages, places = self.messages(codes)
         heard_by = iter(places)
-        sets: dict[int, list[tuple[Part, int, Ints]]] = {}
+        sets: dict[int, list[_Sets]] = {}
         for part, update in due:
             columns = [next(heard_by) for _ in update.heard]
             columns = [*np.sort(columns, axis=0), part.item_before(update.node, layer)]
             sets.setdefault(len(columns), []).append((part, update.node, np.stack(columns, 1)))
+        return messages, sets
+
+    def updates(self, messages: _Messages, sets: dict[int, list[_Sets]], layer: int) -> Wave:
+        """Numbers the updated nodes: first what a memory recalls, then what is computed."""
         found = {
             size: self.distinct_rows(np.concatenate([row for *_, row in sets[size]]))
             for size in sorted(sets)
@@ -228,9 +242,7 @@ class _Layout:
         code: Ints = ((item_n * self.relations + part.rows[edge]) * 2 + to_head_n) * 2 + negated
         return code
 
-    def messages(
-        self, codes: list[Ints]
-    ) -> tuple[tuple[Tensor, Tensor, Tensor, Tensor], list[Ints]]:
+    def messages(self, codes: list[Ints]) -> tuple[_Messages, list[Ints]]:
         """The messages that were not computed before, and the item of every one asked for."""
         wanted, place = _distinct(codes)
         new = wanted[~np.isin(wanted, self.code_N, assume_unique=True)]

@@ -111,8 +111,7 @@ def open_checkpoint(folder: str | Path, device: torch.device | str = "cpu") -> C
     entities, relations = _vocabulary(folder)
     with _whole(folder):
         predictor = _predictor(about["model"], tensors)
-    if not _fits(predictor, len(entities), len(relations)):
-        raise DataError(f"The weights and the names in '{folder}' do not fit together. {_WAY_OUT}")
+    _check_fit(folder, predictor, entities, relations)
     return Checkpoint(entities, relations, about, predictor.to(device).requires_grad_(False))
 
 
@@ -157,8 +156,7 @@ def open_reasoner(folder: str | Path, device: torch.device | str = "cpu") -> Rea
             raise KeyError("the settings are of a model of another size")
         model = fresh_reasoner(predictor, settings, seed=0)
         model.load_state_dict(tensors)
-    if not _fits(predictor, len(entities), len(relations)):
-        raise DataError(f"The weights and the names in '{folder}' do not fit together. {_WAY_OUT}")
+    _check_fit(folder, predictor, entities, relations)
     model = model.to(device).requires_grad_(False)
     return ReasonerCheckpoint(entities, relations, about, model)
 
@@ -188,6 +186,13 @@ def _whole(folder: Path) -> Iterator[None]:
         raise DataError(
             f"'{folder}' does not hold what it should ({error!r}). {_WAY_OUT}"
         ) from None
+
+
+def _check_fit(
+    folder: Path, predictor: EmbeddingPredictor, entities: NameTable, relations: NameTable
+) -> None:
+    if not _fits(predictor, len(entities), len(relations)):
+        raise DataError(f"The weights and the names in '{folder}' do not fit together. {_WAY_OUT}")
 
 
 def _fits(predictor: EmbeddingPredictor, entities: int, relations: int) -> bool:
