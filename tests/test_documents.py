@@ -131,9 +131,9 @@ def test_pictures_are_what_draw_draws(picture: Path, tmp_path: Path) -> None:
     assert draw_svg(parse_formula(html.unescape(title[1]))) == drawn
 
 
-def test_the_demo_runs_twice(tmp_path: Path) -> None:
+def test_the_film_example_runs_twice(tmp_path: Path) -> None:
     shutil.copytree(ROOT / "examples", tmp_path / "examples")
-    first, second = (shell("sh examples/demo.sh", tmp_path) for _ in range(2))
+    first, second = (shell("sh examples/films.sh", tmp_path) for _ in range(2))
     assert (first.returncode, second.returncode) == (0, 0), first.stdout + second.stdout
     assert "Ayako Wakao\nKazuo Hasegawa\nKyoko Kagawa" in first.stdout
     assert "Reading" in first.stdout

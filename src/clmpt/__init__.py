@@ -1,3 +1,58 @@
-"""Complex questions to incomplete knowledge graphs."""
+"""Ask knowledge graphs complex questions: what is known, and what is likely.
+
+    import clmpt
+
+    graph = clmpt.open_graph("facts.tsv")
+    model = clmpt.fit(graph, "mine")
+    for answer in model.ask('?who : directed(?who, ?film) & won(?film, "Golden Lion")'):
+        print(answer.label, answer.score, answer.status)
+
+Everything here is loaded when it is first used: `import clmpt` is quick, and PyTorch is loaded by
+`fit` and `load` alone.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from clmpt.answering import Answer as Answer
+    from clmpt.answering import Answerer as Answerer
+    from clmpt.answering import Answers as Answers
+    from clmpt.errors import ClmptError as ClmptError
+    from clmpt.graph.benchmarks import open_graph as open_graph
+    from clmpt.graph.knowledge_graph import KnowledgeGraph as KnowledgeGraph
+    from clmpt.interface import fit as fit
+    from clmpt.interface import load as load
+    from clmpt.logic.formula import Query as Query
+    from clmpt.logic.parser import parse as parse
+    from clmpt.symbolic.solver import solve as solve
 
 __version__ = "0.1.0"
+
+_HOMES = {
+    "Answer": "clmpt.answering",
+    "Answerer": "clmpt.answering",
+    "Answers": "clmpt.answering",
+    "ClmptError": "clmpt.errors",
+    "KnowledgeGraph": "clmpt.graph.knowledge_graph",
+    "Query": "clmpt.logic.formula",
+    "fit": "clmpt.interface",
+    "load": "clmpt.interface",
+    "open_graph": "clmpt.graph.benchmarks",
+    "parse": "clmpt.logic.parser",
+    "solve": "clmpt.symbolic.solver",
+}
+
+__all__ = ["__version__", *_HOMES]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'clmpt' has no attribute '{name}'")
+    return getattr(import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import statistics
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -115,10 +115,10 @@ def measure(
     }
 
 
-def matrix_peak() -> float:
+def matrix_peak(sides: Sequence[int] = (1024, 2048, 3072)) -> float:
     """Floating point operations a second of a large matrix product, the best of a few."""
     best = 0.0
-    for side in (1024, 2048, 3072):
+    for side in sides:
         left, right = torch.randn(side, side), torch.randn(side, side)
         for _ in range(3):
             start = time.perf_counter()

@@ -161,6 +161,24 @@ class Training:
                 raise SettingError(f"'{name}' must be above 0, not {getattr(self, name)}.")
 
 
+@dataclass(frozen=True)
+class Fitting:
+    """What `clmpt fit` does around training."""
+
+    hide: float = setting(0.1, "share of the facts kept from training, to choose and measure by")
+    queries: int = setting(10_000, "training queries of each shape at most")
+    test_queries: int = setting(200, "of each shape at most, to measure by")
+    seed: int = setting(0, "same seed, same numbers; of every stage that has none of its own")
+
+    def __post_init__(self) -> None:
+        _check_kinds(self)
+        for name in ("queries", "test_queries"):
+            _at_least(name, getattr(self, name), 1)
+        _at_least("seed", self.seed, 0)
+        if not 0 <= self.hide < 1:
+            raise SettingError(f"'hide' must be from 0 on and below 1, not {self.hide}.")
+
+
 _DISTANCE = {"learning_rate": 1e-3, "initial_scale": 0.05, "epochs": 100, "batch": 512}
 DEFAULTS: dict[str, Pretraining] = {
     "complex": Pretraining(),
@@ -202,7 +220,12 @@ def training(given: Mapping[str, Any]) -> Training:
     return Training(**given)
 
 
-def _check_names(kind: type[Pretraining | Reasoning | Training], given: Mapping[str, Any]) -> None:
+def fitting(given: Mapping[str, Any]) -> Fitting:
+    _check_names(Fitting, given)
+    return Fitting(**given)
+
+
+def _check_names(kind: type[Any], given: Mapping[str, Any]) -> None:
     known = [field.name for field in fields(kind)]
     for name in given:
         if name not in known:

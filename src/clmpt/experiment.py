@@ -19,7 +19,7 @@ from torch import Tensor
 from clmpt.config import Pretraining, Reasoning, Training
 from clmpt.errors import DataError, TrainingError
 from clmpt.evaluation import evaluate_links
-from clmpt.graph.benchmarks import FULL, OBSERVED
+from clmpt.graph.benchmarks import FULL, OBSERVED, train_split
 from clmpt.graph.knowledge_graph import KnowledgeGraph
 from clmpt.graph.links import links_of
 from clmpt.graph.query_store import QueryGroup, QuerySet
@@ -119,16 +119,16 @@ def pretrain(
     and leaving the loop save first, and after a kill the state saved last is gone on with: the
     weights end up the same, bit by bit, as without a stop.
     """
-    train_split = "train" if "train" in graph.splits else graph.splits[0]
+    facts = train_split(graph)
     predictor = fresh_predictor(graph, settings).to(find_device(settings.device))
-    trainer = Pretrainer(predictor, links_of(graph, train_split), settings)
+    trainer = Pretrainer(predictor, links_of(graph, facts), settings)
     identity = {
         "kind": "pretraining",
         "settings": asdict(settings),
-        "train_split": train_split,
+        "train_split": facts,
         "graph": {"fingerprint": graph.fingerprint, "edges": graph.checksum},
     }
-    run = _open_run(
+    run = RunFolder.begin(
         Path(out),
         identity,
         source,
@@ -191,7 +191,7 @@ def train(
         chosen = _validation_queries(graph, queries, valid, settings)
         QuerySet(tuple(chosen), {"graph": graph.fingerprint}).save(folder / _VALID_QUERIES)
 
-    run = _open_run(out, identity, source, fill)
+    run = RunFolder.begin(out, identity, source, fill)
     asked = QuerySet.open(out / _VALID_QUERIES).groups
 
     def validate() -> Validation:
@@ -334,17 +334,6 @@ def _exploded(what: str, out: Path) -> TrainingError:
         f"{what}. What was saved before that is kept in '{out}'. Try a lower learning rate, in a "
         "new folder."
     )
-
-
-def _open_run(
-    out: Path, identity: dict[str, Any], source: str, fill: Callable[[Path], None]
-) -> RunFolder:
-    run = RunFolder.resume(out, identity)
-    if run is None:
-        return RunFolder.create(out, identity, source, fill)
-    if run.is_finished:
-        raise DataError(f"'{out}' is finished already. Choose another folder for a new run.")
-    return run
 
 
 def _tally(remembered: dict[str, Any], out: Path) -> Tally:

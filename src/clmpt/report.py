@@ -7,9 +7,11 @@ Sums are kept, not ranks, so memory does not grow with the number of queries.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,6 +22,7 @@ from clmpt.graph.builder import no_progress
 from clmpt.graph.edges import Ints
 from clmpt.graph.knowledge_graph import KnowledgeGraph
 from clmpt.graph.query_store import QueryGroup
+from clmpt.graph.storage import new_folder
 from clmpt.logic.shapes import EPFO, NEGATION
 from clmpt.neural.reasoners.reasoner import Reasoner
 from clmpt.symbolic.hardness import missing_links
@@ -152,6 +155,16 @@ class Report:
             for shape in self.shapes
         ]
         return draw_bars(f"{self.model}: MRR × 100", bars)
+
+    def save(self, folder: str | Path) -> None:
+        """A new folder with the report as Markdown, as JSON and as a picture."""
+        with new_folder(Path(folder)) as scratch:
+            for name, text in (
+                ("report.md", self.markdown() + "\n![MRR by shape](report.svg)\n"),
+                ("report.json", json.dumps(self.as_plain(), ensure_ascii=False, indent=2) + "\n"),
+                ("report.svg", self.svg()),
+            ):
+                (scratch / name).write_text(text, encoding="utf-8")
 
 
 def evaluate(

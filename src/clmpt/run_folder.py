@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import platform
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -44,6 +45,18 @@ class RunFolder:
     identity: dict[str, Any]
 
     @classmethod
+    def begin(
+        cls, path: Path, identity: dict[str, Any], source: str, fill: Callable[[Path], None]
+    ) -> RunFolder:
+        """A new run, or the one that was begun here; refuses one that is finished."""
+        run = cls.resume(path, identity)
+        if run is None:
+            return cls.create(path, identity, source, fill)
+        if run.is_finished:
+            raise DataError(f"'{path}' is finished already. Choose another folder for a new run.")
+        return run
+
+    @classmethod
     def create(
         cls, path: Path, identity: dict[str, Any], source: str, fill: Callable[[Path], None]
     ) -> RunFolder:
@@ -75,7 +88,7 @@ class RunFolder:
         run = cls(path, identity)
         with run.alone():
             for scratch in path.glob(".*-*"):
-                scratch.unlink()
+                shutil.rmtree(scratch) if scratch.is_dir() else scratch.unlink()
         return run
 
     @contextmanager

@@ -133,9 +133,9 @@ def test_an_approximation_is_told(world: Path, capsys: Captured) -> None:
 
 def test_asking_from_python(world: Path) -> None:
     answerer = Answerer.open(world / "reasoner", device="cpu")
-    found = answerer.answer("?y : r0(e0, ?y)", limit=3)
+    found = answerer.ask("?y : r0(e0, ?y)", limit=3)
     assert len(found.answers) == 3
-    again = answerer.answer("?y : r0(e0, ?y)", limit=40)
+    again = answerer.ask("?y : r0(e0, ?y)", limit=40)
     assert again.answers[:3] == found.answers
     assert sum(answer.known for answer in again.answers) == found.known > 0
 
@@ -212,7 +212,7 @@ def test_limits_of_any_size(world: Path, capsys: Captured) -> None:
         query = f"SELECT ?y {{ <e0> <r0> ?y }} {limit}"
         assert main(["ask", str(world / "reasoner"), query, "--json"]) == 0
         assert len(json.loads(capsys.readouterr().out)["answers"]) == count
-    assert Answerer.open(world / "reasoner").answer("?y : r0(e0, ?y)", limit=-1).answers == ()
+    assert Answerer.open(world / "reasoner").ask("?y : r0(e0, ?y)", limit=-1).answers == ()
 
 
 def test_folders_that_are_not_models_yet(world: Path, tmp_path: Path, capsys: Captured) -> None:

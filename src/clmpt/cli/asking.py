@@ -7,14 +7,19 @@ import sys
 import time
 from pathlib import Path
 
-from clmpt.cli.output import clean, say, show_json, show_table
+from clmpt.cli.output import Table, clean, say, show_csv, show_json, show_table
 from clmpt.logic.formula import Limits, Query
 from clmpt.logic.parser import parse
 from clmpt.logic.shapes import SHAPES, shape
 
 
 def read_query(options: argparse.Namespace) -> Query:
-    text = sys.stdin.read().strip() if options.query == "-" else options.query
+    return parse_query(sys.stdin.read() if options.query == "-" else options.query, options)
+
+
+def parse_query(text: str, options: argparse.Namespace) -> Query:
+    """A question in any language, or a shape by its name."""
+    text = text.strip()
     if text in SHAPES:
         return shape(text)
     return parse(text, Limits(atoms=options.max_atoms, disjuncts=options.max_alternatives))
@@ -47,13 +52,16 @@ def solve_query(options: argparse.Namespace) -> None:
             }
         )
         return
+    if options.csv:
+        show_csv(["label", "name", "id"], shown)
+        return
     if not sys.stdout.isatty():
         for label, name, _ in shown:
             say(clean(label) if label == name else f"{clean(label)}\t{clean(name)}")
         return
     labelled = any(label != name for label, name, _ in shown)
     headers = ["answer", "name"] if labelled else ["answer"]
-    show_table(str(query), headers, [row[: len(headers)] for row in shown])
+    show_table(Table(str(query), headers, [row[: len(headers)] for row in shown]))
     rest = f", {len(shown):,} shown" if len(shown) < len(found) else ""
     where = " + ".join(graph.observed)
     noun = "answer" if len(found) == 1 else "answers"

@@ -9,7 +9,7 @@ from multiprocessing import get_context
 from typing import Any
 
 from clmpt.bench import SIZES, measure
-from clmpt.cli.output import show_json, show_table, tell
+from clmpt.cli.output import Table, show_json, show_table, tell
 
 _GIGA = 1e9
 
@@ -33,8 +33,8 @@ def bench(options: argparse.Namespace) -> None:
     if options.json:
         show_json(found)
         return
-    show_table("Training: a step of 512 queries", *_training(found))
-    show_table("Inference: scores and ranks of 512 queries", *_inference(found))
+    show_table(Table("Training: a step of 512 queries", *_training(found)))
+    show_table(Table("Inference: scores and ranks of 512 queries", *_inference(found)))
 
 
 def _training(found: list[dict[str, Any]]) -> tuple[list[str], list[list[str]]]:

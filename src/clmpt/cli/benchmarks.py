@@ -5,26 +5,21 @@ from __future__ import annotations
 import argparse
 import os
 import re
-import shutil
 import time
-from collections.abc import Callable
-from functools import partial
 from pathlib import Path
-from typing import Any
 
-from clmpt import __version__
-from clmpt.cli.output import clean, progress, say, show_json, show_table, tell
+from clmpt.cli.output import Table, clean, progress, say, show_json, show_table, tell
 from clmpt.errors import DataError, SamplingError
 from clmpt.graph.benchmarks import FULL, OBSERVED, open_graph, query_splits, read_queries
 from clmpt.graph.knowledge_graph import KnowledgeGraph
 from clmpt.graph.query_store import QueryGroup, QuerySet
-from clmpt.graph.storage import open_json, refuse_existing, save_json
+from clmpt.graph.storage import refuse_existing
 from clmpt.logic.formula import Query
-from clmpt.logic.shapes import name_of, shape
-from clmpt.symbolic.grounding import Grounder
+from clmpt.logic.shapes import shape
 from clmpt.symbolic.hardness import hard_answer_counts
-from clmpt.symbolic.query_text import NEEDS_GRAPH, instantiate, open_queries, write_json_lines
-from clmpt.symbolic.sampling import Protocol, Sampler
+from clmpt.symbolic.making import make_queries, partial_folder, write_queries
+from clmpt.symbolic.query_text import NEEDS_GRAPH, instantiate, open_queries
+from clmpt.symbolic.sampling import Protocol
 from clmpt.symbolic.verification import verify_group
 
 _MAX_HARD = 100  # what BetaE allows a validation or test query
@@ -36,78 +31,17 @@ def sample_queries(options: argparse.Namespace) -> None:
     graph = open_graph(options.folder)
     protocol = _protocol(graph, options)
     wanted = [_wanted(text, options.count) for text in options.shapes]
-    if len({template for template, _ in wanted}) < len(wanted):
-        raise SamplingError("A shape is listed twice.")
-    about = {
-        "graph": graph.fingerprint,
-        "seed": options.seed,
-        "observed": list(protocol.observed),
-        "full": list(protocol.full),
-        "max_answers": protocol.max_answers,
-        "version": __version__,
-    }
-    for template, _ in wanted:
-        Grounder(template, graph.view(*protocol.full))  # refuses what cannot be sampled
-    about["edges"] = graph.checksum
-    parts = _Parts(out, {**about, "shapes": [[str(query), count] for query, count in wanted]})
     workers = options.workers or os.cpu_count() or 1
-    groups = []
     try:
-        with Sampler(graph, workers) as sampler, progress(sum(n for _, n in wanted)) as show:
-            for number, (template, count) in enumerate(wanted):
-                name, before = name_of(template), sum(n for _, n in wanted[:number])
-                group = parts.load(number)
-                if group is None:
-                    report = partial(_report, show, name, before)
-                    group = sampler.sample(template, protocol, count, options.seed, report)
-                    parts.save(number, group)
-                groups.append(group)
+        with progress(sum(count for _, count in wanted)) as show:
+            made = make_queries(graph, wanted, protocol, out, options.seed, workers, show)
     except KeyboardInterrupt:
-        tell(f"Stopped. The same command goes on from here; to start anew remove '{parts.folder}'.")
+        tell(
+            "Stopped. The same command goes on from here; to start anew remove "
+            f"'{partial_folder(out)}'."
+        )
         raise
-    made = QuerySet(tuple(groups), about)
-    _write(made, graph, out)
-    parts.remove()
     _show_groups(made, options, out, time.perf_counter() - started, wanted)
-
-
-def _report(show: Callable[[str, int], None], name: str, before: int, found: int) -> None:
-    show(name, before + found)
-
-
-class _Parts:
-    """Finished shapes beside the output, so that a run that was stopped goes on where it was."""
-
-    def __init__(self, out: Path, settings: dict[str, Any]) -> None:
-        self.folder = out.with_name(out.name + ".partial")
-        note = self.folder / "settings.json"
-        if note.exists() and open_json(note) != settings:
-            raise DataError(
-                f"'{self.folder}' is of a run with other settings. Finish that, or remove it."
-            )
-        try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            save_json(note, settings)
-        except OSError as error:
-            raise DataError(f"'{self.folder}' cannot be written: {error.strerror}.") from None
-
-    def path(self, number: int) -> Path:
-        return self.folder / f"{number}.queries"
-
-    def load(self, number: int) -> QueryGroup | None:
-        if not self.path(number).exists():
-            return None
-        try:
-            (group,) = QuerySet.open(self.path(number)).groups
-        except (DataError, ValueError):
-            raise DataError(f"'{self.folder}' is damaged. Remove it to start anew.") from None
-        return group
-
-    def save(self, number: int, group: QueryGroup) -> None:
-        QuerySet((group,)).save(self.path(number))
-
-    def remove(self) -> None:
-        shutil.rmtree(self.folder, ignore_errors=True)
 
 
 def _wanted(text: str, count: int) -> tuple[Query, int]:
@@ -128,13 +62,6 @@ def _protocol(graph: KnowledgeGraph, options: argparse.Namespace) -> Protocol:
     return Protocol(observed, full, options.max_answers or (_MAX_HARD if held_out else 0))
 
 
-def _write(queries: QuerySet, graph: KnowledgeGraph | None, out: Path) -> None:
-    if out.suffix == ".jsonl" and graph:
-        write_json_lines(queries, graph, out)
-    else:
-        queries.save(out)
-
-
 def queries(options: argparse.Namespace) -> None:
     started, source = time.perf_counter(), Path(options.source)
     graph = open_graph(options.graph) if options.graph else None
@@ -146,7 +73,7 @@ def queries(options: argparse.Namespace) -> None:
         refuse_existing(out)
         if graph and "graph" not in found.about:
             found = QuerySet(found.groups, {**found.about, "graph": graph.fingerprint})
-        _write(found, graph, out)
+        write_queries(found, graph, out)
     _show_groups(found, options, Path(options.out or source), time.perf_counter() - started)
 
 
@@ -168,7 +95,7 @@ def _show_groups(
             {"file": str(path), "shapes": listed, **queries.about, "seconds": round(seconds, 2)}
         )
     else:
-        show_table(f"{len(queries):,} queries in {path}", headers, rows)
+        show_table(Table(f"{len(queries):,} queries in {path}", headers, rows))
     for group, (_, count) in zip(queries.groups, wanted or [], strict=False):
         if len(group) < count:
             tell(f"{group.name}: only {len(group):,} of {count:,}; more are too rare, or none.")
@@ -212,7 +139,7 @@ def verify(options: argparse.Namespace) -> int:
             }
         )
     else:
-        show_table(f"Stored and recomputed answers, {folder}", headers, rows)
+        show_table(Table(f"Stored and recomputed answers, {folder}", headers, rows))
         total = sum(row[2] for row in rows)
         say(f"all {total:,} agree" if not wrong else f"{wrong} of {len(rows)} rows disagree")
     return int(wrong > 0)
@@ -248,7 +175,7 @@ def show_hardness(options: argparse.Namespace) -> None:
             }
         )
     else:
-        show_table(f"Links that hard answers are missing, {folder}", headers, rows)
+        show_table(Table(f"Links that hard answers are missing, {folder}", headers, rows))
 
 
 def _benchmark(options: argparse.Namespace) -> tuple[Path, KnowledgeGraph, list[str]]:

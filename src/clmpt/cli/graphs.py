@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from clmpt.cli.output import progress, say, show_json, show_table
+from clmpt.cli.output import Table, progress, say, show_json, show_table
 from clmpt.errors import DataError
 from clmpt.graph.benchmarks import open_graph
 from clmpt.graph.edges import Ints
@@ -22,25 +22,7 @@ from clmpt.graph.storage import refuse_existing
 def import_graph(options: argparse.Namespace) -> None:
     started, out = time.perf_counter(), Path(options.out)
     refuse_existing(out)
-    folders = [source for source in options.sources if Path(source).is_dir()]
-    if folders and len(options.sources) > 1:
-        raise DataError(f"'{folders[0]}' is a folder; a folder is imported alone.")
-    if folders and (options.labels or options.columns or options.delimiter or options.literals):
-        raise DataError(
-            "--labels, --columns, --delimiter and --literals are for files, not folders."
-        )
-    if folders:
-        graph, summary = open_graph(folders[0]), ImportSummary()
-        summary.labels = _count_labels(graph)
-    else:
-        with progress(None) as show:
-            graph, summary = read_graph(
-                options.sources,
-                options.labels,
-                _text_options(options),
-                options.literals,
-                lambda rows: show(f"{rows:,} triples read", rows),
-            )
+    graph, summary = read_sources(options)
     graph.save(out)
     seconds = time.perf_counter() - started
     document = {**_counts(graph), "files": summary.files, "seconds": round(seconds, 2)}
@@ -53,6 +35,29 @@ def import_graph(options: argparse.Namespace) -> None:
         show_json({"folder": str(out), **document})
         return
     _show_counts(f"Stored in {out}", document)
+
+
+def read_sources(options: argparse.Namespace) -> tuple[KnowledgeGraph, ImportSummary]:
+    """What the command line names: files, or one folder."""
+    folders = [source for source in options.sources if Path(source).is_dir()]
+    if folders and len(options.sources) > 1:
+        raise DataError(f"'{folders[0]}' is a folder; a folder is imported alone.")
+    if folders and (options.labels or options.columns or options.delimiter or options.literals):
+        raise DataError(
+            "--labels, --columns, --delimiter and --literals are for files, not folders."
+        )
+    if folders:
+        graph, summary = open_graph(folders[0]), ImportSummary()
+        summary.labels = _count_labels(graph)
+        return graph, summary
+    with progress(None) as show:
+        return read_graph(
+            options.sources,
+            options.labels,
+            _text_options(options),
+            options.literals,
+            lambda rows: show(f"{rows:,} triples read", rows),
+        )
 
 
 def _text_options(options: argparse.Namespace) -> TextOptions:
@@ -109,12 +114,12 @@ def info(options: argparse.Namespace) -> None:
         show_json({**document, "biggest relations": names, "degrees": degrees})
         return
     _show_counts(str(options.folder), document)
-    show_table("Biggest relations", ["relation", "triples"], relations)
+    show_table(Table("Biggest relations", ["relation", "triples"], relations))
     most = max((count for _, count in histogram), default=1)
     bars = [
         (name, count, "█" * max(round(40 * count / most), count > 0)) for name, count in histogram
     ]
-    show_table("Degrees", ["edges", "entities", ""], bars)
+    show_table(Table("Degrees", ["edges", "entities", ""], bars))
 
 
 def _degree_histogram(degree: Ints) -> list[tuple[str, int]]:
@@ -158,4 +163,4 @@ def _show_counts(title: str, document: dict[str, Any]) -> None:
             ]
         else:
             rows.append((name, value))
-    show_table(title, ["what", "value"], rows)
+    show_table(Table(title, ["what", "value"], rows))

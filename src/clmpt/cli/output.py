@@ -2,33 +2,77 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
+import re
 import sys
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rich.box import Box
+    from rich.console import Console
+
+_PICTURE = 88  # characters that a picture of a terminal is wide
 
 
-def show_table(title: str, headers: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+@dataclass(frozen=True)
+class Table:
+    """Cells under headers; `styles` colour the rows, where given."""
+
+    title: str
+    headers: Sequence[str]
+    rows: Sequence[Sequence[object]]
+    styles: Sequence[str] = ()
+
+
+def show_table(table: Table) -> None:
     """A drawn table on a terminal; otherwise one line a row with tabs, headers first."""
     if not sys.stdout.isatty():
-        for row in (headers, *rows):
+        for row in (table.headers, *table.rows):
             sys.stdout.write("\t".join(clean(str(cell)) for cell in row) + "\n")
         return
     from rich.console import Console
-    from rich.table import Table
+
+    _print(table, Console())
+
+
+def draw_table(table: Table) -> str:
+    """The table as on a terminal, as an SVG picture that needs nothing from elsewhere."""
+    from rich._export_format import CONSOLE_SVG_FORMAT
+    from rich.box import SIMPLE_HEAD
+    from rich.console import Console
+
+    console = Console(record=True, width=_PICTURE, file=io.StringIO(), force_terminal=True)
+    _print(table, console, SIMPLE_HEAD)  # upright lines need the very font they were made for
+    no_fonts = re.sub(r"@font-face \{\{.*?\}\}", "", CONSOLE_SVG_FORMAT, flags=re.DOTALL)
+    return console.export_svg(title="clmpt", code_format=no_fonts, unique_id="clmpt")
+
+
+def _print(table: Table, console: Console, box: Box | None = None) -> None:
+    from rich.box import HEAVY_HEAD
+    from rich.table import Table as Drawn
     from rich.text import Text
 
-    table = Table()
-    for number, header in enumerate(headers):
-        numeric = bool(rows) and all(_is_numeric(row[number]) for row in rows)
-        table.add_column(header, justify="right" if numeric else "left", overflow="fold")
-    for row in rows:
-        table.add_row(*(Text(clean(_cell(cell))) for cell in row))
-    console = Console()
-    if title:
-        console.print(Text(title, style="bold"))
-    console.print(table)
+    drawn = Drawn(box=box or HEAVY_HEAD)
+    for number, header in enumerate(table.headers):
+        numeric = bool(table.rows) and all(_is_numeric(row[number]) for row in table.rows)
+        drawn.add_column(header, justify="right" if numeric else "left", overflow="fold")
+    for number, row in enumerate(table.rows):
+        style = table.styles[number] if table.styles else ""
+        drawn.add_row(*(Text(clean(_cell(cell))) for cell in row), style=style)
+    if table.title:
+        console.print(Text(table.title, style="bold"))
+    console.print(drawn)
+
+
+def show_csv(headers: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+    writer = csv.writer(sys.stdout, lineterminator="\n")
+    writer.writerows([headers, *rows])
 
 
 def _is_numeric(cell: object) -> bool:
@@ -52,9 +96,75 @@ def say(text: str = "") -> None:
     sys.stdout.write(text + "\n")
 
 
+def duration(seconds: float) -> str:
+    """
+    >>> duration(75), duration(7300)
+    ('1 min 15 s', '2 h 01 min')
+    """
+    minutes, seconds = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes:02} min" if hours else f"{minutes} min {seconds:02} s"
+
+
 def tell(text: str) -> None:
     """For the person at the terminal, not for a pipe: standard error."""
     sys.stderr.write(text + "\n")
+
+
+_EVERY = 30.0  # seconds between lines about a stage where there is no terminal
+
+
+@contextmanager
+def stages() -> Iterator[Callable[[str, int, int, str], None]]:
+    """A function (stage, done, total, line) that draws a bar for each stage and leaves it there;
+    where there is no terminal it tells a line when a stage begins, and now and then."""
+    if not sys.stderr.isatty():
+        told: dict[str, float] = {}
+
+        def line_by_line(name: str, done: int, total: int, line: str) -> None:
+            now = time.monotonic()
+            if name not in told or now - told[name] > _EVERY:
+                tell(f"{name}: {done:,} of {total:,}" + (f", {line}" if line else ""))
+                told[name] = now
+
+        yield line_by_line
+        return
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        Progress,
+        TaskID,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
+
+    bars = Progress(
+        TextColumn("{task.description:<17}"),
+        BarColumn(24),
+        TextColumn("{task.percentage:>3.0f} %"),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+        TextColumn("{task.fields[line]}"),
+        console=Console(stderr=True),
+    )
+    tasks: dict[str, TaskID] = {}
+
+    def finish(names: Sequence[str]) -> None:
+        for name in names:
+            total = bars.tasks[tasks[name]].total
+            bars.update(tasks[name], completed=total or 0)
+
+    with bars:
+
+        def draw(name: str, done: int, total: int, line: str) -> None:
+            if name not in tasks:
+                finish(list(tasks))  # a stage may end early
+                tasks[name] = bars.add_task(name, total=total, line="")
+            bars.update(tasks[name], completed=done, total=total, line=line)
+
+        yield draw
+        finish(list(tasks))
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from dataclasses import Field, fields
 from typing import Any, NoReturn, get_args, get_type_hints
 
 from clmpt import __version__
-from clmpt.config import Model, Reasoning, Training
+from clmpt.config import Fitting, Model, Reasoning, Training
 
 _DESCRIPTION = """\
 Ask knowledge graphs complex questions: and, or, not, some.
@@ -51,6 +51,8 @@ def command_parser() -> argparse.ArgumentParser:
     _benchmark_commands(command)
     _predictor_commands(command)
     _reasoner_commands(command)
+    _fitting_commands(command)
+    _help_commands(command)
     return parser
 
 
@@ -64,18 +66,8 @@ def _graph_commands(command: _Adder) -> None:
         "read triples from files or a benchmark folder and store them as a graph",
         "clmpt import train=films.tsv test=more.nt --labels names.tsv --out films",
     )
-    read.add_argument("sources", nargs="+", metavar="SOURCE", help="a file, SPLIT=FILE or a folder")
     read.add_argument("--out", required=True, metavar="FOLDER", help="where to store the graph")
-    read.add_argument(
-        "--labels", action="append", default=[], metavar="FILE", help="name, tab, label"
-    )
-    read.add_argument("--delimiter", help="what separates columns (default: found out)")
-    read.add_argument(
-        "--header", action=argparse.BooleanOptionalAction, help="the first row is one"
-    )
-    read.add_argument("--columns", metavar="H,R,T", help="which columns to read, counted from 1")
-    read.add_argument("--encoding", default="utf-8-sig", help="of text files (default: UTF-8)")
-    read.add_argument("--literals", action="store_true", help="keep RDF literals as entities")
+    _sources(read)
 
     write = command(
         "export",
@@ -107,6 +99,7 @@ def _asking_commands(command: _Adder) -> None:
     _folder(solve)
     _query(solve)
     _split(solve)
+    _csv(solve)
     solve.add_argument("--limit", type=_count, metavar="N", help="show at most N answers")
 
     draw = command(
@@ -289,12 +282,14 @@ def _reasoner_commands(command: _Adder) -> None:
 
     ask = command(
         "ask",
-        "reasoners:ask",
-        "answer a question with a trained model: what is known and what is likely",
+        "answers:ask",
+        "answer questions with a trained model: what is known and what is likely",
         "clmpt ask films-clmpt '?who : directed(Mizoguchi, ?film) & starred(?who, ?film)'",
     )
-    ask.add_argument("checkpoint", metavar="CHECKPOINT", help="made by train or pretrain")
-    _query(ask)
+    ask.add_argument("checkpoint", metavar="MODEL", help="made by fit, train or pretrain")
+    _query(ask, "?", "; without one a prompt opens, or a pipe is read line by line")
+    _csv(ask)
+    ask.add_argument("--svg", metavar="FILE", help="also write a picture of the answers")
     ask.add_argument("--limit", type=_count, metavar="N", help="how many answers (default: 10)")
     ask.add_argument("--graph", metavar="FOLDER", help="if it is not where it was in training")
     ask.add_argument("--device", default="auto", help="cpu, cuda, … (default: auto)")
@@ -311,6 +306,43 @@ def _reasoner_commands(command: _Adder) -> None:
     )
 
 
+def _fitting_commands(command: _Adder) -> None:
+    fit = command(
+        "fit",
+        "fitting:fit_graph",
+        "make a model that can be asked, from a file in one go; the same command goes on",
+        "clmpt fit facts.tsv --out mine, then: clmpt ask mine",
+    )
+    _sources(fit)
+    fit.add_argument("--out", metavar="FOLDER", help="where to keep it (default: NAME-model)")
+    fit.add_argument("--plan", action="store_true", help="only show what it would do and take")
+    for setting in fields(Fitting):
+        _setting(fit, setting, get_type_hints(Fitting)[setting.name])
+    _recipe(fit)
+    fit.add_argument("--device", help="cpu, cuda, …; auto takes what is there (default)")
+
+    demo = command(
+        "demo",
+        "demo:demo",
+        "train on a graph of the world's countries and answer questions, in about a minute",
+        "clmpt demo",
+    )
+    demo.add_argument(
+        "--out", default="clmpt-world", metavar="FOLDER", help="where (default: clmpt-world)"
+    )
+    demo.add_argument("--device", help="cpu, cuda, …; auto takes what is there (default)")
+
+
+def _help_commands(command: _Adder) -> None:
+    complete = command(
+        "completion",
+        "completion:completion",
+        "print a script that lets a shell complete commands, options and files",
+        "clmpt completion bash > ~/.local/share/bash-completion/completions/clmpt",
+    )
+    complete.add_argument("shell", choices=["bash", "zsh", "fish", "tcsh"])
+
+
 def _setting(parser: argparse.ArgumentParser, setting: Field[Any], kind: Any) -> None:
     """An option for a setting of its own kind; None where it is not given."""
     option = f"--{setting.name.replace('_', '-')}"
@@ -325,12 +357,30 @@ def _setting(parser: argparse.ArgumentParser, setting: Field[Any], kind: Any) ->
         parser.add_argument(option, type=convert, metavar=metavar, help=summary)
 
 
+def _sources(parser: argparse.ArgumentParser) -> None:
+    """Files of triples and how to read them."""
+    parser.add_argument(
+        "sources", nargs="+", metavar="SOURCE", help="a file, SPLIT=FILE or a folder"
+    )
+    parser.add_argument(
+        "--labels", action="append", default=[], metavar="FILE", help="name, tab, label"
+    )
+    parser.add_argument("--delimiter", help="what separates columns (default: found out)")
+    parser.add_argument(
+        "--header", action=argparse.BooleanOptionalAction, help="the first row is one"
+    )
+    parser.add_argument("--columns", metavar="H,R,T", help="which columns to read, counted from 1")
+    parser.add_argument("--encoding", default="utf-8-sig", help="of text files (default: UTF-8)")
+    parser.add_argument("--literals", action="store_true", help="keep RDF literals as entities")
+
+
 def _folder(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("folder", metavar="FOLDER", help="a stored graph or a benchmark folder")
 
 
-def _query(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("query", metavar="QUERY", help="formula, SPARQL or BetaE tuple; - reads it")
+def _query(parser: argparse.ArgumentParser, count: str | None = None, more: str = "") -> None:
+    summary = f"formula, SPARQL or BetaE tuple; - reads it{more}"
+    parser.add_argument("query", metavar="QUERY", nargs=count, help=summary)
     parser.add_argument("--max-atoms", type=_count, default=64, metavar="N", help="refuse larger")
     parser.add_argument(
         "--max-alternatives",
@@ -348,6 +398,10 @@ def _recipe(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="a TOML file with settings; options go before it",
     )
+
+
+def _csv(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--csv", action="store_true", help="print the answers as CSV")
 
 
 def _split(parser: argparse.ArgumentParser) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, TypeGuard
 
 from clmpt.charts import Chart, Line, draw_charts
-from clmpt.cli.output import clean, progress, say, show_json, show_table, tell
+from clmpt.cli.output import Table, clean, duration, progress, say, show_json, show_table, tell
 from clmpt.config import Pretraining, pretraining, read_toml
 from clmpt.errors import DataError, SettingError
 from clmpt.experiment import Progress, pretrain
@@ -24,7 +24,7 @@ from clmpt.neural.checkpoint import save_checkpoint
 from clmpt.neural.predictors.imports import predictor_from_arrays, predictor_from_cqd
 from clmpt.run_folder import read_log
 
-_TABLES = ("pretraining", "reasoning", "training")
+TABLES = ("fitting", "pretraining", "reasoning", "training")
 _REPORT_SECONDS = 30.0  # how often a run without a terminal says how far it is
 
 
@@ -59,7 +59,7 @@ def run_to_the_end(steps: Iterator[Progress], about_file: Path, hint: str, as_js
     if as_json:
         show_json(about)
         return
-    took = _duration(open_json(out / "finished.json")["seconds"])
+    took = duration(open_json(out / "finished.json")["seconds"])
     valid = f"validation MRR {about['valid']['mrr']:.4f} at " if about["valid"] else ""
     say(f"{out}: {valid}epoch {about['epoch']}, in {took}")
     say(f"Next: {hint}")
@@ -72,16 +72,22 @@ def given_settings(
 
     A recipe may have tables for other commands; this one needs `table`, or one of `also`.
     """
-    tables = read_toml(options.recipe) if options.recipe else {}
-    for name, content in tables.items():
-        if name not in _TABLES or not isinstance(content, dict):
-            known = ", ".join(f"[{name}]" for name in _TABLES)
-            raise SettingError(f"'{options.recipe}' has '{name}'; it may have the tables {known}.")
+    tables = recipe_tables(options.recipe)
     if options.recipe and not {table, *also} & set(tables):
         raise SettingError(f"'{options.recipe}' has no table [{table}].")
     names = {field.name for field in fields(kind)}
     said = {k: v for k, v in vars(options).items() if k in names and v is not None}
     return {**tables.get(table, {}), **said}
+
+
+def recipe_tables(path: str | None) -> dict[str, dict[str, Any]]:
+    """The tables of a recipe, each of which is for some command; none without a recipe."""
+    tables = read_toml(path) if path else {}
+    for name, content in tables.items():
+        if name not in TABLES or not isinstance(content, dict):
+            known = ", ".join(f"[{name}]" for name in TABLES)
+            raise SettingError(f"'{path}' has '{name}'; it may have the tables {known}.")
+    return tables
 
 
 def follow(steps: Iterator[Progress]) -> None:
@@ -113,14 +119,8 @@ def _line(now: Progress) -> str:
     best = f", best {now.best:.4f}" if now.best is not None else ""
     return (
         f"epoch {now.epoch}/{now.epochs}, step {now.step:,}/{now.steps:,}: loss {now.loss:.4f}"
-        f"{valid}{best}, {rate:.2f} steps/s, {_duration(left)} left"
+        f"{valid}{best}, {rate:.2f} steps/s, {duration(left)} left"
     )
-
-
-def _duration(seconds: float) -> str:
-    minutes, seconds = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours} h {minutes:02} min" if hours else f"{minutes} min {seconds:02} s"
 
 
 def convert(options: argparse.Namespace) -> None:
@@ -182,7 +182,7 @@ def curve(options: argparse.Namespace) -> None:
         return
     headers = ["run", "epoch", "loss", "valid MRR", "learning_rate", "seconds"]
     table = [[_short(row.get(header)) for header in headers] for row in rows]
-    show_table("Training", [header.replace("_", " ") for header in headers], table)
+    show_table(Table("Training", [header.replace("_", " ") for header in headers], table))
 
 
 def _curves(runs: dict[str, list[dict[str, Any]]]) -> list[Chart]:

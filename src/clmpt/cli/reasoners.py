@@ -1,17 +1,14 @@
-"""train, evaluate, ask."""
+"""train, evaluate."""
 
 from __future__ import annotations
 
 import argparse
-import json
-import sys
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from clmpt.answering import Answerer, Answers, graph_of, reasoner_of
-from clmpt.cli.asking import read_query
-from clmpt.cli.output import clean, progress, say, show_json, show_table, tell
+from clmpt.answering import graph_of, model_of, reasoner_of
+from clmpt.cli.output import Table, progress, show_json, show_table, tell
 from clmpt.cli.predictors import given_settings, memory_named, run_to_the_end
 from clmpt.config import Reasoning, Training, reasoning, training
 from clmpt.errors import DataError, SettingError
@@ -20,7 +17,7 @@ from clmpt.experiment import has_facts, train
 from clmpt.graph.benchmarks import FULL, OBSERVED, open_graph
 from clmpt.graph.knowledge_graph import KnowledgeGraph
 from clmpt.graph.query_store import QueryGroup, QuerySet
-from clmpt.graph.storage import new_folder, refuse_existing
+from clmpt.graph.storage import refuse_existing
 from clmpt.neural.checkpoint import is_reasoner, open_checkpoint
 from clmpt.neural.devices import find_device
 from clmpt.neural.reasoners.exact import ExactReasoner
@@ -29,8 +26,6 @@ from clmpt.report import evaluate as evaluate_queries
 from clmpt.symbolic.query_text import open_queries
 
 EXACT = "exact"  # in the place of a checkpoint
-_ANSWERS = 10
-_BAR = 20  # characters
 
 
 def train_reasoner(options: argparse.Namespace) -> None:
@@ -65,6 +60,8 @@ def evaluate(options: argparse.Namespace) -> None:
     if options.checkpoint == EXACT and not options.graph:
         raise SettingError("Say which graph the exact solver shall look at: --graph FOLDER")
     graph = open_graph(options.graph or graph_of(options.checkpoint))
+    options.name = Path(options.checkpoint).resolve().name
+    options.checkpoint = str(model_of(options.checkpoint))
     shown: dict[str, Any] = {}
     if options.links:
         links = _measure_links(options, graph)
@@ -73,17 +70,17 @@ def evaluate(options: argparse.Namespace) -> None:
         report = _measure_queries(options, graph)
         shown["queries"] = report.as_plain()
         if options.report:
-            _write_report(report, Path(options.report))
+            report.save(options.report)
     if options.json:
         show_json(shown)
         return
     if options.links:
         headers = ["links of", "MRR", "Hits@1", "Hits@3", "Hits@10", "over"]
         rows = [_row(name, figures) for name, figures in links]
-        show_table(f"{options.checkpoint}, filtered, ties at mean rank", headers, rows)
+        show_table(Table(f"{options.checkpoint}, filtered, ties at mean rank", headers, rows))
     if options.queries:
         headers, cells = report.table()
-        show_table(f"{report.model}: MRR and Hits × 100", headers, cells)
+        show_table(Table(f"{report.model}: MRR and Hits × 100", headers, cells))
         for note in report.notes:
             tell(note)
 
@@ -137,7 +134,7 @@ def _measure_queries(options: argparse.Namespace, graph: KnowledgeGraph) -> Repo
     if options.checkpoint == EXACT:
         name, reasoner = "exact solver", ExactReasoner(graph.view(*observed))
     else:
-        name = str(Path(options.checkpoint).resolve().name)
+        name = options.name
         reasoner = reasoner_of(options.checkpoint, graph, find_device(options.device))  # type: ignore[assignment]
         if not is_reasoner(options.checkpoint):
             name += " (predictor, hop by hop)"
@@ -170,62 +167,3 @@ def _splits(
     if not lists or not {*map(str, observed), *map(str, full)} <= set(graph.splits):
         return (), ()
     return tuple(map(str, observed)), tuple(map(str, full))
-
-
-def _write_report(report: Report, folder: Path) -> None:
-    with new_folder(folder) as scratch:
-        for name, text in (
-            ("report.md", report.markdown() + "\n![MRR by shape](report.svg)\n"),
-            ("report.json", json.dumps(report.as_plain(), ensure_ascii=False, indent=2) + "\n"),
-            ("report.svg", report.svg()),
-        ):
-            (scratch / name).write_text(text, encoding="utf-8")
-
-
-# --- ask ------------------------------------------------------------------------------------------
-
-
-def ask(options: argparse.Namespace) -> None:
-    query = read_query(options)
-    answerer = Answerer.open(options.checkpoint, options.graph, options.device)
-    limits = (options.limit, query.limit, _ANSWERS)
-    found = answerer.answer(query, next(limit for limit in limits if limit is not None))
-    if options.json:
-        show_json(
-            {
-                "query": str(query),
-                "known": found.known,
-                "answers": [
-                    {
-                        "id": one.entity,
-                        "name": one.name,
-                        "label": one.label,
-                        "score": round(one.score, 6),
-                        "known": one.known,
-                    }
-                    for one in found.answers
-                ],
-                "notes": list(found.notes),
-            }
-        )
-        return
-    _show_answers(found)
-    for note in found.notes:
-        tell(f"Note: {note}")
-
-
-def _show_answers(found: Answers) -> None:
-    rows: list[list[object]] = []
-    best = max((one.score for one in found.answers), default=0.0)
-    worst = min((one.score for one in found.answers), default=0.0)
-    for one in found.answers:
-        row: list[object] = [clean(one.label), f"{one.score:.4f}"]
-        if sys.stdout.isatty():
-            share = (one.score - worst) / (best - worst) if best > worst else 1.0
-            row.append("█" * max(1, round(_BAR * share)))
-        rows.append([*row, "known" if one.known else "predicted"])
-    headers = ["answer", "score", *([""] if sys.stdout.isatty() else []), "in the graph"]
-    show_table(str(found.query), headers, rows)
-    if sys.stdout.isatty():
-        shown = sum(one.known for one in found.answers)
-        say(f"{found.known:,} answers are known, {shown:,} of them are shown")

@@ -33,13 +33,21 @@ OBSERVED = {"train": ("train",), "valid": ("train",), "test": ("train", "valid")
 FULL = {"train": ("train",), "valid": ("train", "valid"), "test": SPLITS}
 
 
+def train_split(graph: KnowledgeGraph) -> str:
+    """The split that models are trained on."""
+    return "train" if "train" in graph.splits else graph.splits[0]
+
+
 def open_graph(path: str | Path) -> KnowledgeGraph:
-    """A graph from whatever is there: a stored graph, a benchmark folder, or a file of triples."""
+    """A graph from whatever is there: a stored graph, a fitted model with its graph, a benchmark
+    folder, or a file of triples."""
     path = Path(path)
     if os.path.isfile(path):  # unlike Path.is_file it has no errors of its own
         return read_graph([path])[0]
     if (path / "graph.json").exists():
         return KnowledgeGraph.open(path)
+    if (path / "graph" / "graph.json").exists():
+        return KnowledgeGraph.open(path / "graph")
     if (path / "kgindex.json").exists():
         return _read_lmpnn_graph(path)
     if _name_file(path, "ent"):

@@ -16,6 +16,7 @@ from clmpt.graph.knowledge_graph import KnowledgeGraph, Vocabulary
 from clmpt.graph.query_store import AnswerSets
 from clmpt.logic.formula import Placeholder, Query, Symbol, Variable, placeholders
 from clmpt.logic.normal_form import Pattern
+from clmpt.logic.parser import parse
 from clmpt.symbolic.engine import Batch, Engine
 from clmpt.symbolic.plan import Plan, Skeleton, planned, signature_of
 from clmpt.symbolic.tables import Table, sorted_distinct
@@ -50,14 +51,14 @@ def _part(pattern: Pattern, free: Variable) -> Part:
     return Part(skeleton, plan, free, tuple(entities), tuple(relations))
 
 
-def solve(query: Query, graph: KnowledgeGraph) -> frozenset[int]:
-    """The entities that satisfy `query` using only the edges of `graph`.
+def solve(question: Query | str, graph: KnowledgeGraph) -> frozenset[int]:
+    """The entities that satisfy a question using only the edges of `graph`.
 
-    >>> from clmpt.logic.parser import parse_formula
     >>> graph = KnowledgeGraph.from_triples([("Orwell", "wrote", "1984"), ("Wells", "read", "We")])
-    >>> graph.labels(solve(parse_formula("?x : wrote(Orwell, ?x)"), graph))
+    >>> graph.labels(solve("?x : wrote(Orwell, ?x)", graph))
     ['1984']
     """
+    query = parse(question) if isinstance(question, str) else question
     engine = Engine(graph.index)
     found = [
         engine.run(part.plan, _batch([part], graph)).columns[part.free].tolist()

@@ -1,8 +1,9 @@
 #!/bin/sh
-# A small film graph, drawn and asked. Run from the repository's root: make demo
+# The question of the paper's first figure, drawn and asked, in logic and in SPARQL.
+# Run from the repository's root: PATH="$PWD/.venv/bin:$PATH" sh examples/films.sh
 set -eu
 
-graph=demo/films
+graph=films-graph
 mizoguchi='directed("Kenji Mizoguchi", ?film) & "starred in"(?who, ?film)'
 venice='won(?film, ?prize) & "awarded at"(?prize, "Venice Film Festival")'
 
@@ -47,12 +48,12 @@ ask "Who worked with both Mizoguchi and Kurosawa?" \
 heading "Try next (if 'clmpt' is not found, write .venv/bin/clmpt)"
 cat <<'END'
 What does the graph hold?
-  clmpt info demo/films
+  clmpt info films-graph
 Ask it something else:
-  clmpt solve demo/films '?who : "starred in"(?who, Rashomon) & !"starred in"(?who, Ugetsu)'
+  clmpt solve films-graph '?who : "starred in"(?who, Rashomon) & !"starred in"(?who, Ugetsu)'
 Ask a graph of yours, three columns a line:
   clmpt import my-facts.tsv --out my-graph
 Make questions with answers out of a graph:
-  clmpt sample demo/films --shapes 2p 2i --count 5 --out demo/questions.jsonl
+  clmpt sample films-graph --shapes 2p 2i --count 5 --out questions.jsonl
 The whole query language: docs/query-language.md
 END

@@ -1,0 +1,157 @@
+"""ask: answers as tables, pictures, JSON or CSV; one question, or a conversation."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from clmpt.answering import Answerer, Answers, Status
+from clmpt.cli.asking import parse_query, read_query
+from clmpt.cli.output import (
+    Table,
+    clean,
+    draw_table,
+    say,
+    show_csv,
+    show_json,
+    show_table,
+    tell,
+)
+from clmpt.errors import ClmptError
+from clmpt.graph.storage import new_file, refuse_existing
+from clmpt.logic.drawing import draw_text
+from clmpt.logic.formula import Query
+
+_ANSWERS = 10
+_BAR = 20  # characters
+WORDS: dict[Status, str] = {
+    "known": "known",
+    "hidden": "predicted, true (hidden)",
+    "predicted": "predicted",
+}
+_STYLES: dict[Status, str] = {"known": "green", "hidden": "bold cyan", "predicted": "yellow"}
+_HELP = """\
+A question in logic or SPARQL, such as:  ?x : relation(Name, ?x) & !other(?x, "Another name")
+Tab completes names. Also:
+  draw QUESTION    the question as a drawing
+  limit N          show N answers from now on
+  help, quit       Ctrl-D leaves, too"""
+
+
+def ask(options: argparse.Namespace) -> None:
+    if options.svg:
+        refuse_existing(Path(options.svg))
+    query = read_query(options) if options.query else None
+    answerer = Answerer.open(options.checkpoint, options.graph, options.device)
+    if query is None:
+        _converse(answerer, options)
+        return
+    found = _answer(answerer, query, options.limit)
+    if options.svg:
+        with new_file(Path(options.svg)) as scratch:
+            scratch.write_text(draw_table(answer_table(found, bars=True)), encoding="utf-8")
+    _show(found, options)
+
+
+def _answer(answerer: Answerer, query: Query, limit: int | None) -> Answers:
+    limits = (limit, query.limit, _ANSWERS)
+    return answerer.ask(query, next(one for one in limits if one is not None))
+
+
+def _show(found: Answers, options: argparse.Namespace) -> None:
+    if options.json:
+        show_json(as_plain(found))
+    elif options.csv:
+        plain = as_plain(found)["answers"]
+        headers = ["label", "name", "id", "score", "status"]
+        show_csv(headers, [[row[header] for header in headers] for row in plain])
+    else:
+        show_answers(found)
+
+
+def show_answers(found: Answers, titled: bool = True) -> None:
+    table = answer_table(found, bars=sys.stdout.isatty())
+    show_table(table if titled else replace(table, title=""))
+    if sys.stdout.isatty():
+        shown = sum(one.known for one in found)
+        noun = "answer is" if found.known == 1 else "answers are"
+        say(f"{found.known:,} {noun} in the graph, {shown:,} of them shown")
+    for note in found.notes:
+        tell(f"Note: {note}")
+
+
+def answer_table(found: Answers, bars: bool) -> Table:
+    scores = [one.score for one in found]
+    best, worst = max(scores, default=0.0), min(scores, default=0.0)
+    rows: list[list[object]] = []
+    for one in found:
+        share = (one.score - worst) / (best - worst) if best > worst else 1.0
+        bar = ["█" * max(1, round(_BAR * share))] if bars else []
+        rows.append([clean(one.label), f"{one.score:.4f}", *bar, WORDS[one.status]])
+    headers = ["answer", "score", *([""] if bars else []), "in the graph"]
+    return Table(str(found.query), headers, rows, [_STYLES[one.status] for one in found])
+
+
+def as_plain(found: Answers) -> dict[str, Any]:
+    return {
+        "query": str(found.query),
+        "known": found.known,
+        "answers": [
+            {
+                "id": one.entity,
+                "name": one.name,
+                "label": one.label,
+                "score": round(one.score, 6),
+                "known": one.known,
+                "status": one.status,
+            }
+            for one in found
+        ],
+        "notes": list(found.notes),
+    }
+
+
+# --- a conversation -------------------------------------------------------------------------------
+
+
+def _converse(answerer: Answerer, options: argparse.Namespace) -> None:
+    """Question after question: typed at a prompt, or line by line from a pipe."""
+    asked: Iterable[str] = sys.stdin
+    if sys.stdin.isatty():
+        from clmpt.cli.prompt import questions
+
+        entities, relations = len(answerer.graph.entities), len(answerer.graph.relations)
+        say(f"{entities:,} entities, {relations:,} relations. 'help' says what can be asked.")
+        asked = questions(answerer.graph, Path(options.checkpoint).resolve().name)
+    talk = _Talk(answerer, options)
+    for line in asked:
+        if line.strip() in ("quit", "exit"):
+            return
+        try:
+            talk.hear(line.strip())
+        except ClmptError as error:  # a mistake ends a question, not the conversation
+            tell(clean(str(error)))
+
+
+@dataclass
+class _Talk:
+    answerer: Answerer
+    options: argparse.Namespace
+
+    def hear(self, line: str) -> None:
+        word, _, rest = line.partition(" ")
+        if not line:
+            return
+        if line == "help":
+            say(_HELP)
+        elif word == "draw" and rest:
+            say(draw_text(parse_query(rest, self.options)))
+        elif word == "limit" and rest.strip().isdecimal():
+            self.options.limit = int(rest)
+        else:
+            query = parse_query(line, self.options)
+            _show(_answer(self.answerer, query, self.options.limit), self.options)

@@ -1,0 +1,86 @@
+"""demo: a model of the bundled world graph, and what it says to a few questions."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from pathlib import Path
+
+from clmpt.answering import Answers
+from clmpt.cli.answers import as_plain, show_answers
+from clmpt.cli.fitting import fit_and_show, show_figures
+from clmpt.cli.output import duration, say, show_json, tell
+from clmpt.fitting import plan_for
+from clmpt.graph.readers import read_graph
+from clmpt.logic.drawing import draw_text
+from clmpt.world import FACTS
+
+QUESTIONS = (
+    (
+        "Which languages are official in a country that borders France but is not in the "
+        "European Union?",
+        '?language : borders(France, ?country) & !member_of(?country, "European Union") & '
+        "official_language(?country, ?language)",
+    ),
+    (
+        "Which members of NATO are monarchies?",
+        "?country : member_of(?country, NATO) & government(?country, monarchy)",
+    ),
+    (
+        "Where is a Turkic language official?",
+        '?country : language_family(?language, "Turkic languages") & '
+        "official_language(?country, ?language)",
+    ),
+    (
+        "Which countries on the Mediterranean, with Arabic as an official language, are not in "
+        "the European Union?",
+        '?country : coast(?country, "Mediterranean Sea") & official_language(?country, Arabic) & '
+        '!member_of(?country, "European Union")',
+    ),
+    (
+        "Which neighbours of Brazil have Spanish or Dutch as an official language?",
+        "?country : borders(Brazil, ?country) & (official_language(?country, Spanish) | "
+        "official_language(?country, Dutch))",
+    ),
+)
+_SHOWN = 10  # answers to each
+
+
+def demo(options: argparse.Namespace) -> None:
+    started, out = time.perf_counter(), Path(options.out)
+    graph, _ = read_graph([FACTS])
+    write = tell if options.json else say
+    write("The countries of the world: languages, borders, seas, currencies, organisations …")
+    device = {"device": options.device} if options.device else {}
+    plan = plan_for(graph, {"pretraining": device, "training": device})
+    made = fit_and_show(graph, plan, out, str(FACTS), options.json)
+    model = made.answerer(options.device or "auto")
+    found = [(words, model.ask(question, _SHOWN)) for words, question in QUESTIONS]
+    if options.json:
+        show_json(
+            {
+                "folder": str(out),
+                "questions": [{"words": words, **as_plain(answers)} for words, answers in found],
+                "report": made.report,
+                "hop by hop": made.hop_by_hop,
+            }
+        )
+        return
+    hidden = len(model.graph.triples()) - len(model.graph.triples("train"))
+    say(f"\n{hidden:,} of {graph.index.triples:,} facts were hidden from the model. Each answer is")
+    say("  known                     it follows from the facts that the model has seen")
+    say("  predicted, true (hidden)  it follows only with a hidden fact: well guessed")
+    say("  predicted                 it does not follow from the graph: wrong, or not recorded")
+    for words, answers in found:
+        _show(words, answers)
+    show_figures(made)
+    say(f"\nAll of this took {duration(time.perf_counter() - started)}. The model lies in {out}.")
+    say("Next, for example:")
+    say(f"  clmpt ask {out}")
+    say(f"  clmpt ask {out} 'SELECT ?c {{ ?c :member_of :ASEAN . :China :borders ?c }}'")
+    say("  clmpt fit YOUR_FACTS.tsv")
+
+
+def _show(words: str, answers: Answers) -> None:
+    say(f"\n{words}\n\n{answers.query}\n\n{draw_text(answers.query)}\n")
+    show_answers(answers, titled=False)

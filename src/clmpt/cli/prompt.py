@@ -1,0 +1,92 @@
+"""The prompt of `clmpt ask`: history, and completion of a graph's names."""
+
+from __future__ import annotations
+
+import os
+import re
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from prompt_toolkit import PromptSession
+from prompt_toolkit.auto_suggest import AutoSuggestFromHistory
+from prompt_toolkit.completion import CompleteEvent, Completer, Completion
+from prompt_toolkit.document import Document
+from prompt_toolkit.history import FileHistory, History, InMemoryHistory
+
+from clmpt.graph.knowledge_graph import KnowledgeGraph, Vocabulary
+from clmpt.logic.printing import NAME_MORE, name_text
+
+_SHOWN = 50  # completions at once
+_MANY = 200_000  # beyond this, names are completed as they are written, in capitals and small
+_BEGUN = re.compile(rf'(?P<quoted>"[^"]*)$|(?P<bare>{NAME_MORE}*)$')
+
+
+class Names:
+    """The names and labels of one kind of thing, by how they begin."""
+
+    def __init__(self, vocabulary: Vocabulary) -> None:
+        self.vocabulary = vocabulary
+        self.folded: list[tuple[str, str]] = []
+        if len(vocabulary) <= _MANY:
+            tables = [table for table in (vocabulary.labels, vocabulary.names) if table]
+            names = {name for table in tables for name in table if name}
+            self.folded = sorted((name.casefold(), name) for name in names)
+
+    def starting_with(self, text: str) -> list[str]:
+        if not self.folded:
+            names = self.vocabulary.names
+            return [names[number] for number in names.starting_with(text, _SHOWN)]
+        wanted, found = text.casefold(), list[str]()
+        for folded, name in self.folded[bisect_left(self.folded, (wanted, "")) :]:
+            if not folded.startswith(wanted) or len(found) == _SHOWN:
+                break
+            found.append(name)
+        return found
+
+
+class NameCompleter(Completer):
+    """Entities where an entity can stand, in brackets; relations elsewhere."""
+
+    def __init__(self, graph: KnowledgeGraph) -> None:
+        self.entities, self.relations = Names(graph.entities), Names(graph.relations)
+
+    def get_completions(
+        self, document: Document, complete_event: CompleteEvent
+    ) -> Iterator[Completion]:
+        before = document.text_before_cursor
+        begun = _BEGUN.search(before)
+        written = begun[0] if begun else ""
+        wanted = written.removeprefix('"')
+        if not wanted and not complete_event.completion_requested:
+            return
+        ahead = before[: len(before) - len(written)].rstrip()
+        names = self.entities if ahead.endswith(("(", ",")) else self.relations
+        for name in names.starting_with(wanted):
+            yield Completion(name_text(name), -len(written), display=name)
+
+
+def questions(graph: KnowledgeGraph, title: str) -> Iterable[str]:
+    """What is typed, line by line, until Ctrl-D. Ctrl-C drops the line that is being typed."""
+    session: PromptSession[str] = PromptSession(
+        history=_history(), completer=NameCompleter(graph), auto_suggest=AutoSuggestFromHistory()
+    )
+    while True:
+        try:
+            yield session.prompt(f"{title}> ")
+        except KeyboardInterrupt:  # noqa: PERF203
+            continue
+        except EOFError:
+            return
+
+
+def _history() -> History:
+    """What was asked before, kept where such things are kept; not kept where nothing can be."""
+    state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
+    path = Path(state) / "clmpt" / "history"
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch(mode=0o600)
+    except OSError:
+        return InMemoryHistory()
+    return FileHistory(str(path))

@@ -1,0 +1,83 @@
+"""The prompt of `clmpt ask`: what Tab offers, and what history keeps."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from prompt_toolkit.application import create_app_session
+from prompt_toolkit.completion import CompleteEvent
+from prompt_toolkit.document import Document
+from prompt_toolkit.input import create_pipe_input
+from prompt_toolkit.output import DummyOutput
+
+from clmpt.cli import prompt
+from clmpt.cli.prompt import NameCompleter, questions
+from clmpt.graph.knowledge_graph import KnowledgeGraph
+
+GRAPH = KnowledgeGraph.from_triples(
+    [
+        ("Ugetsu", "directed by", "Kenji Mizoguchi"),
+        ("Ugetsu", "won", "Silver Lion"),
+        ("Q64", "capital_of", "Q183"),
+    ],
+    {"Q64": "Berlin"},
+)
+
+
+def offered(text: str, asked: bool = True) -> list[str]:
+    completer = NameCompleter(GRAPH)
+    event = CompleteEvent(completion_requested=asked)
+    return [found.text for found in completer.get_completions(Document(text), event)]
+
+
+def test_relations_outside_of_brackets_and_entities_inside() -> None:
+    assert offered("?x : cap") == ["capital_of"]
+    assert offered("?x : won(ug") == ["Ugetsu"]
+    assert offered("?x : won(Ugetsu, s") == ['"Silver Lion"']
+    assert offered("?x : won(?x, Ugetsu) & dir") == ['"directed by"']
+
+
+def test_labels_are_offered_beside_names() -> None:
+    assert offered("?x : capital_of(ber") == ["Berlin"]
+    assert offered("?x : capital_of(Q") == ["Q183", "Q64"]
+
+
+def test_what_was_begun_in_quotes_is_completed_in_quotes() -> None:
+    completer = NameCompleter(GRAPH)
+    (found,) = completer.get_completions(Document('?x : won("silver l'), CompleteEvent())
+    assert (found.text, found.start_position) == ('"Silver Lion"', -len('"silver l'))
+
+
+def test_nothing_is_pressed_upon_who_has_not_begun() -> None:
+    assert offered("?x : won(", asked=False) == []
+    assert len(offered("?x : won(")) == 6  # five names and a label
+
+
+def test_a_large_graph_is_completed_by_what_is_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(prompt, "_MANY", 2)
+    assert offered("?x : won(Ug") == ["Ugetsu"]
+    assert offered("?x : won(ug") == []
+
+
+def test_questions_come_line_by_line_and_are_remembered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    with create_pipe_input() as keys, create_app_session(input=keys, output=DummyOutput()):
+        keys.send_text("?x : won(?x, a)\rdropped\x03help\r\x04")
+        assert list(questions(GRAPH, "films")) == ["?x : won(?x, a)", "help"]
+    with create_pipe_input() as keys, create_app_session(input=keys, output=DummyOutput()):
+        keys.send_text("\x1b[A\x1b[A\r\x04")  # twice up, to the first question
+        assert list(questions(GRAPH, "films")) == ["?x : won(?x, a)"]
+    assert (tmp_path / "clmpt" / "history").stat().st_mode & 0o077 == 0
+
+
+def test_without_a_place_for_it_history_is_forgotten(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "file"))
+    with create_pipe_input() as keys, create_app_session(input=keys, output=DummyOutput()):
+        keys.send_text("one\r\x04")
+        assert list(questions(GRAPH, "films")) == ["one"]
