@@ -7,9 +7,8 @@ READY := .venv/.ready
 
 setup: $(READY)
 
-$(READY): pyproject.toml constraints.txt
-	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+$(READY): pyproject.toml constraints.txt tools/setup.py
+	@$(PYTHON) tools/setup.py
 	@touch $(READY)
 
 test: $(READY)
@@ -23,7 +22,7 @@ check: $(READY)
 	@$(MAKE) --no-print-directory test
 
 demo: $(READY)
-	@PATH="$(CURDIR)/$(BIN):$$PATH" sh examples/demo.sh
+	@$(BIN)/clmpt demo
 
 format: $(READY)
 	@$(BIN)/ruff format .
