@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: setup test check demo format bench clean
+.PHONY: setup test check demo docs reference format bench clean
 
 setup: $(READY)
 
@@ -19,10 +19,18 @@ check: $(READY)
 	@$(BIN)/ruff check .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-cache
+	@$(MAKE) --no-print-directory docs
 	@$(MAKE) --no-print-directory test
 
 demo: $(READY)
 	@$(BIN)/clmpt demo
+
+# The documentation as a site in site/; a warning is an error.
+docs: $(READY)
+	@$(BIN)/zensical build --clean --strict
+
+reference: $(READY)
+	@$(BIN)/python tools/reference.py
 
 format: $(READY)
 	@$(BIN)/ruff format .
@@ -36,4 +44,4 @@ bench: $(READY)
 	@$(BIN)/python benchmarks/reasoning.py
 
 clean:
-	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist
+	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist site

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -29,3 +31,21 @@ def benchmarks() -> Path:
     if not BENCHMARKS.is_dir():
         pytest.skip("the real benchmark data is not beside this checkout")
     return BENCHMARKS
+
+
+@pytest.fixture(scope="session")
+def world_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What `clmpt demo` leaves behind, made once however many processes run the tests; its output
+    lies beside it."""
+    together = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        together = together.parent
+    model = together / "clmpt-world"
+    with (together / "clmpt-world.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (together / "clmpt-world.txt").exists():
+            command = [sys.executable, "-m", "clmpt", "demo", "--out", str(model)]
+            found = subprocess.run(command, capture_output=True, text=True, check=False)
+            assert found.returncode == 0, found.stdout + found.stderr
+            (together / "clmpt-world.txt").write_text(found.stdout + found.stderr)
+    return model

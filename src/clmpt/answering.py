@@ -74,7 +74,7 @@ class Answers:
 
 
 class Answerer:
-    """Answers questions in the graph's own names; docs/reasoners.md has an example."""
+    """A model and its graph in memory, to be asked in the graph's own names."""
 
     def __init__(
         self, reasoner: Reasoner, graph: KnowledgeGraph, about: dict[str, Any] | None = None

@@ -47,28 +47,34 @@ def _at_least(name: str, value: float, least: int) -> None:
         raise SettingError(f"'{name}' must be {_MOST:,} at most.")
 
 
+def setting(default: _Value, summary: str) -> _Value:
+    """A field with a default and a line for the help."""
+    made: _Value = field(default=default, metadata={"help": summary})
+    return made
+
+
 @dataclass(frozen=True)
 class Pretraining:
     """How a link predictor is made. What each model starts from is in `DEFAULTS`."""
 
-    model: Model = "complex"
-    rank: int = 200  # numbers per entity; complex numbers for ComplEx and RotatE
-    epochs: int = 30
-    batch: int = 1000  # questions (distinct entity and relation) per step
-    learning_rate: float = 0.1
-    decay: Literal["none", "linear"] = "none"  # of the learning rate, over all epochs
-    initial_scale: float = 1e-3  # how large the numbers are that training starts from
-    regularisation: float = 0.05  # weight of N3 (complex, distmult)
-    negatives: int = 256  # entities drawn per batch (transe, rotate)
-    margin: float = 9.0  # (transe, rotate)
-    temperature: float = 1.0  # how much hard negatives count for more (transe, rotate)
-    averaging: float = 0.99  # share of the tables' running mean that a step keeps; 0: no mean
-    validate_every: int = 1  # epochs
-    patience: int = 5  # validations without a better one before training stops
-    seed: int = 0
-    device: str = "auto"
-    precision: Literal["float32", "bfloat16"] = "float32"
-    compile: bool = False
+    model: Model = setting("complex", "what a link is scored by")  # noqa: RUF009
+    rank: int = setting(200, "numbers per entity, complex ones for complex and rotate")
+    epochs: int = setting(30, "passes over the facts at most")
+    batch: int = setting(1000, "questions (distinct entity and relation) per step")
+    learning_rate: float = setting(0.1, "of Adagrad (complex, distmult) or Adam")
+    decay: Literal["none", "linear"] = setting("none", "of the learning rate, over all epochs")
+    initial_scale: float = setting(1e-3, "how large the numbers are that training starts from")
+    regularisation: float = setting(0.05, "weight of N3 (complex, distmult)")
+    negatives: int = setting(256, "entities drawn per step (transe, rotate)")
+    margin: float = setting(9.0, "of the distance (transe, rotate)")
+    temperature: float = setting(1.0, "how much hard negatives count for more (transe, rotate)")
+    averaging: float = setting(0.99, "share of the tables' running mean a step keeps; 0: none")
+    validate_every: int = setting(1, "epochs between validations")
+    patience: int = setting(5, "validations without a better one before training stops")
+    seed: int = setting(0, "same seed, same numbers")
+    device: str = setting("auto", "cpu, cuda, …; auto takes what is there")
+    precision: Literal["float32", "bfloat16"] = setting("float32", "of matrix products")
+    compile: bool = setting(False, "use torch.compile")
 
     def __post_init__(self) -> None:
         _check_kinds(self)
@@ -81,12 +87,6 @@ class Pretraining:
                 raise SettingError(f"'{name}' must be above 0, not {getattr(self, name)}.")
         if not 0 <= self.averaging < 1:
             raise SettingError(f"'averaging' must be from 0 on and below 1, not {self.averaging}.")
-
-
-def setting(default: _Value, summary: str) -> _Value:
-    """A field with a default and a line for the help."""
-    made: _Value = field(default=default, metadata={"help": summary})
-    return made
 
 
 @dataclass(frozen=True)
@@ -166,15 +166,15 @@ class Fitting:
     """What `clmpt fit` does around training."""
 
     hide: float = setting(0.1, "share of the facts kept from training, to choose and measure by")
-    queries: int = setting(10_000, "training queries of each shape at most")
+    queries: int = setting(0, "training queries of each shape at most; 0: by the graph's size")
     test_queries: int = setting(200, "of each shape at most, to measure by")
     seed: int = setting(0, "same seed, same numbers; of every stage that has none of its own")
 
     def __post_init__(self) -> None:
         _check_kinds(self)
-        for name in ("queries", "test_queries"):
-            _at_least(name, getattr(self, name), 1)
-        _at_least("seed", self.seed, 0)
+        for name in ("queries", "seed"):
+            _at_least(name, getattr(self, name), 0)
+        _at_least("test_queries", self.test_queries, 1)
         if not 0 <= self.hide < 1:
             raise SettingError(f"'hide' must be from 0 on and below 1, not {self.hide}.")
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import shutil
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -91,47 +91,52 @@ class Fitted:
         return Answerer.open(self.folder, device=device)
 
 
+_SMALL_REASONING = {"encoder_layers": 1, "heads": 4, "norm": "post"}
+_SMALL_TRAINING = {
+    "learning_rate": 2e-3,
+    "decay": "cosine",
+    "clip": 1.0,
+    "temperature": 0.1,
+    "negatives": "all",
+}
+_LARGE_TRAINING = {"batch": 512, "learning_rate": 3e-4, "warm_up": 30}
+
 # How a graph's number of entities decides: up to so many of them, these settings.
-_BY_SIZE: tuple[tuple[float, dict[str, dict[str, Any]]], ...] = (
+_BY_SIZE: tuple[tuple[float, dict[str, Any]], ...] = (
+    (
+        200,
+        {
+            "queries": 500,
+            "pretraining": {"rank": 32, "epochs": 60, "batch": 64},
+            "reasoning": {**_SMALL_REASONING, "feed_forward": 128},
+            "training": {**_SMALL_TRAINING, "steps": 150, "batch": 128, "validate_every": 50},
+        },
+    ),
     (
         5_000,
         {
+            "queries": 5_000,
             "pretraining": {"rank": 64, "epochs": 60, "batch": 256, "patience": 10},
-            "reasoning": {
-                "encoder_layers": 1,
-                "heads": 4,
-                "feed_forward": 512,
-                "norm": "post",
-            },
-            "training": {
-                "steps": 600,
-                "batch": 256,
-                "learning_rate": 2e-3,
-                "decay": "cosine",
-                "clip": 1.0,
-                "temperature": 0.1,
-                "negatives": "all",
-                "validate_every": 150,
-            },
-            "fitting": {"queries": 5_000},
+            "reasoning": {**_SMALL_REASONING, "feed_forward": 512},
+            "training": {**_SMALL_TRAINING, "steps": 600, "batch": 256, "validate_every": 150},
         },
     ),
     (
         50_000,
         {
+            "queries": 20_000,
             "pretraining": {"rank": 200, "epochs": 10},
             "reasoning": {"encoder_layers": 1, "feed_forward": 1024},
-            "training": {"steps": 1500, "batch": 512, "learning_rate": 3e-4},
-            "fitting": {"queries": 20_000},
+            "training": {**_LARGE_TRAINING, "steps": 1500, "validate_every": 250},
         },
     ),
     (
         math.inf,
         {
+            "queries": 20_000,
             "pretraining": {"rank": 64, "epochs": 10},
             "reasoning": {"encoder_layers": 1, "feed_forward": 512, "frozen": True},
-            "training": {"steps": 2000, "batch": 512, "learning_rate": 3e-4},
-            "fitting": {"queries": 20_000},
+            "training": {**_LARGE_TRAINING, "steps": 2000, "validate_every": 500},
         },
     ),
 )
@@ -159,6 +164,7 @@ def plan_for(graph: KnowledgeGraph, given: Mapping[str, Mapping[str, Any]] | Non
         return {**by_size.get(table, {}), **(given or {}).get(table, {})}
 
     chosen = fitting(settings("fitting"))
+    chosen = replace(chosen, queries=chosen.queries or by_size["queries"])
     seeded = {"seed": chosen.seed}
     return Plan(
         chosen,

@@ -9,7 +9,7 @@ from dataclasses import Field, fields
 from typing import Any, NoReturn, get_args, get_type_hints
 
 from clmpt import __version__
-from clmpt.config import Fitting, Model, Reasoning, Training
+from clmpt.config import Fitting, Model, Pretraining, Reasoning, Training
 
 _DESCRIPTION = """\
 Ask knowledge graphs complex questions: and, or, not, some.
@@ -193,27 +193,7 @@ def _predictor_commands(command: _Adder) -> None:
     _folder(train)
     train.add_argument("--out", required=True, metavar="CHECKPOINT", help="where to keep it")
     _recipe(train)
-    train.add_argument("--model", choices=_MODELS)
-    for name, kind, metavar, summary in (
-        ("rank", _count, "N", "numbers per entity, complex ones for complex and rotate"),
-        ("epochs", _count, "N", "passes over the facts at most"),
-        ("batch", _count, "N", "questions per step"),
-        ("learning-rate", _number, "X", "of Adagrad (complex, distmult) or Adam"),
-        ("regularisation", _number, "X", "weight of N3 (complex, distmult)"),
-        ("negatives", _count, "N", "entities drawn per step (transe, rotate)"),
-        ("margin", _number, "X", "of the distance (transe, rotate)"),
-        ("temperature", _number, "X", "how much hard negatives count for more (transe, rotate)"),
-        ("initial-scale", _number, "X", "how large the numbers are that training starts from"),
-        ("averaging", _number, "X", "share of the tables' running mean a step keeps; 0: none"),
-        ("validate-every", _count, "N", "epochs between validations"),
-        ("patience", _count, "N", "validations without a better one before it stops"),
-        ("seed", _seed, "S", "same seed, same numbers"),
-    ):
-        train.add_argument(f"--{name}", type=kind, metavar=metavar, help=summary)
-    train.add_argument("--decay", choices=["none", "linear"], help="of the learning rate")
-    train.add_argument("--precision", choices=["float32", "bfloat16"], help="of matrix products")
-    train.add_argument("--compile", action=argparse.BooleanOptionalAction, help="use torch.compile")
-    train.add_argument("--device", help="cpu, cuda, …; auto takes what is there (default)")
+    _settings(train, Pretraining)
 
     convert = command(
         "convert",
@@ -257,9 +237,8 @@ def _reasoner_commands(command: _Adder) -> None:
     train.add_argument("--valid", metavar="SOURCE", help="queries to choose by (default: sampled)")
     _recipe(train)
     train.add_argument("--resume", action="store_true", help="refuse to start a new run")
-    for kind in (Reasoning, Training):
-        for setting in fields(kind):
-            _setting(train, setting, get_type_hints(kind)[setting.name])
+    _settings(train, Reasoning)
+    _settings(train, Training)
 
     measure = command(
         "evaluate",
@@ -311,13 +290,12 @@ def _fitting_commands(command: _Adder) -> None:
         "fit",
         "fitting:fit_graph",
         "make a model that can be asked, from a file in one go; the same command goes on",
-        "clmpt fit facts.tsv --out mine, then: clmpt ask mine",
+        "clmpt fit facts.tsv --out mine",
     )
     _sources(fit)
     fit.add_argument("--out", metavar="FOLDER", help="where to keep it (default: NAME-model)")
     fit.add_argument("--plan", action="store_true", help="only show what it would do and take")
-    for setting in fields(Fitting):
-        _setting(fit, setting, get_type_hints(Fitting)[setting.name])
+    _settings(fit, Fitting)
     _recipe(fit)
     fit.add_argument("--device", help="cpu, cuda, …; auto takes what is there (default)")
 
@@ -341,6 +319,11 @@ def _help_commands(command: _Adder) -> None:
         "clmpt completion bash > ~/.local/share/bash-completion/completions/clmpt",
     )
     complete.add_argument("shell", choices=["bash", "zsh", "fish", "tcsh"])
+
+
+def _settings(parser: argparse.ArgumentParser, kind: type[Any]) -> None:
+    for setting in fields(kind):
+        _setting(parser, setting, get_type_hints(kind)[setting.name])
 
 
 def _setting(parser: argparse.ArgumentParser, setting: Field[Any], kind: Any) -> None:

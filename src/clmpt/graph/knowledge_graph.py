@@ -243,6 +243,7 @@ class KnowledgeGraph:
         )
 
     def labels(self, entities: Iterable[int]) -> list[str]:
+        """What to show a person for each: its label, or its name where it has none."""
         return [self.entities.label(entity) for entity in entities]
 
 

@@ -1,0 +1,50 @@
+"""The reference says what the code says."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from clmpt.cli.parser import command_parser
+
+ROOT = Path(__file__).parents[1]
+SPEC = importlib.util.spec_from_file_location("reference", ROOT / "tools" / "reference.py")
+assert SPEC
+assert SPEC.loader
+reference = importlib.util.module_from_spec(SPEC)
+SPEC.loader.exec_module(reference)
+PAGES: dict[str, str] = reference.pages()
+COMMANDS = re.findall(r"^## (.+)$", PAGES["commands.md"], re.MULTILINE)
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_the_pages_are_as_the_code_makes_them(name: str) -> None:
+    written = (ROOT / "docs" / "reference" / name).read_text(encoding="utf-8")
+    assert written == PAGES[name], "run: make reference"
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_has_help_with_an_example_that_parses(
+    command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as end:
+        command_parser().parse_args([command, "--help"])
+    said = capsys.readouterr().out
+    assert end.value.code == 0
+    example = said.split("example:\n")[1].strip()
+    assert example.startswith(f"clmpt {command}")
+    command_parser().parse_args(words_of(example))
+
+
+def words_of(line: str) -> list[str]:
+    """The arguments of a command, up to where its output goes."""
+    return shlex.split(line.split(" > ")[0])[1:]
+
+
+def test_every_setting_is_described() -> None:
+    assert "| `rank` | int | `200` |" in PAGES["settings.md"]
+    assert "| `frozen` | bool | `False` |" in PAGES["settings.md"]
