@@ -1,6 +1,6 @@
-"""Writes docs/reference from the code: commands, settings and the Python interface.
+"""Writes from the code what documents say of it: docs/reference, and the picture of the layers.
 
-Run `make reference` after a change to any of them; a test compares.
+Run `make reference` after a change to commands, settings, interface or layers; a test compares.
 """
 
 from __future__ import annotations
@@ -11,14 +11,22 @@ import re
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import fields, is_dataclass
+from html import escape
+from importlib import import_module
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
 
 import clmpt
 from clmpt.cli.parser import command_parser
 from clmpt.config import Fitting, Pretraining, Reasoning, Training
 
-OUT = Path(__file__).resolve().parent.parent / "docs" / "reference"
+ROOT = Path(__file__).resolve().parent.parent
+DOCS = ROOT / "docs"
 MADE = "<!-- Made by tools/reference.py from the code. -->\n\n"
 SETTINGS = {
     "fitting": (Fitting, "`clmpt fit`"),
@@ -29,16 +37,18 @@ SETTINGS = {
 
 
 def main() -> None:
-    OUT.mkdir(exist_ok=True)
+    (DOCS / "reference").mkdir(exist_ok=True)
     for name, text in pages().items():
-        (OUT / name).write_text(text, encoding="utf-8")
+        (DOCS / name).write_text(text, encoding="utf-8")
 
 
 def pages() -> dict[str, str]:
+    """What is written, by its path in docs."""
     return {
-        "commands.md": MADE + "".join(commands()),
-        "settings.md": MADE + "".join(settings()),
-        "interface.md": MADE + "".join(interface()),
+        "reference/commands.md": MADE + "".join(commands()),
+        "reference/settings.md": MADE + "".join(settings()),
+        "reference/interface.md": MADE + "".join(interface()),
+        "pictures/architecture.svg": layers(),
     }
 
 
@@ -159,6 +169,44 @@ def _prose(thing: Any) -> str:
     """A docstring, with its examples as blocks."""
     text = inspect.cleandoc(thing.__doc__ or "")
     return re.sub(r"(?ms)^(>>> .*?)(?=\n\n|\Z)", r"```text\n\1\n```", text)
+
+
+# --- the layers -----------------------------------------------------------------------------------
+
+WIDTH, HEIGHT, GAP, NAME_SIZE, TEXT_SIZE = 1180, 52, 12, 15, 12
+TORCH = "clmpt.neural"  # the lowest layer that needs it
+
+
+def layers() -> str:
+    """The layers that import-linter holds the code to, the highest first, each with its purpose."""
+    linter = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]
+    rows = [row.split(" | ") for row in linter["importlinter"]["contracts"][0]["layers"]]
+    parts, colour = [], "#fdebd0"
+    for number, row in enumerate(rows):
+        wide = (WIDTH - GAP * (len(row) + 1)) / len(row)
+        for place, module in enumerate(row):
+            left, top = GAP + place * (wide + GAP), GAP + number * (HEIGHT + GAP)
+            parts.append(_box(left, top, wide, module, colour))
+        if TORCH in row:
+            colour = "#e1f0fa"
+    tall = GAP + len(rows) * (HEIGHT + GAP)
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{tall}" '
+        f'viewBox="0 0 {WIDTH} {tall}" font-family="sans-serif">\n'
+        "<title>Layers: imports point downwards</title>\n" + "".join(parts) + "</svg>\n"
+    )
+
+
+def _box(left: float, top: float, wide: float, module: str, colour: str) -> str:
+    purpose = (inspect.getdoc(import_module(module)) or "").split("\n")[0].replace("`", "")
+    return (
+        f'<rect x="{left:g}" y="{top:g}" width="{wide:g}" height="{HEIGHT}" rx="6" '
+        f'fill="{colour}" stroke="#8a96a3"/>\n'
+        f'<text x="{left + 14:g}" y="{top + 21:g}" font-size="{NAME_SIZE}" '
+        f'font-weight="bold">{escape(module)}</text>\n'
+        f'<text x="{left + 14:g}" y="{top + 40:g}" font-size="{TEXT_SIZE}">'
+        f"{escape(purpose)}</text>\n"
+    )
 
 
 def table(headers: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:

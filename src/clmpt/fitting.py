@@ -327,7 +327,8 @@ def _read_report(folder: Path) -> dict[str, Any] | None:
 _TOKENS = 8  # an update hears so many messages, on average over the trained shapes
 _SHARE_OF_PEAK = 0.4  # that training reaches, all in all
 _BYTES_A_SECOND = 5e9  # that plain arithmetic on a table moves
-_START = 350 * 2**20  # bytes that Python and PyTorch take before any work
+_START = 400 * 2**20  # bytes that Python and PyTorch take before any work
+_RANKED_AT_ONCE = 2**25  # scores in memory while measuring
 
 
 def estimate(graph: KnowledgeGraph, plan: Plan) -> Estimate:
@@ -348,5 +349,6 @@ def estimate(graph: KnowledgeGraph, plan: Plan) -> Estimate:
     seconds = multiplied / (_SHARE_OF_PEAK * matrix_peak((1024,))) + moved / _BYTES_A_SECOND
     scores = 4 * before.batch * entities * 3
     activations = 4 * after.batch * _TOKENS * (8 * width + 2 * plan.reasoning.feed_forward)
-    memory = _START + max(5 * table + scores, 6 * table + 3 * activations)
+    ranking = 8 * min(_RANKED_AT_ONCE, 1024 * entities)
+    memory = _START + max(5 * table + scores, 6 * table + max(3 * activations, ranking))
     return Estimate(seconds, memory)
