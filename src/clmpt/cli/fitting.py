@@ -23,6 +23,7 @@ from clmpt.fitting import (
     plan_for,
 )
 from clmpt.graph.knowledge_graph import KnowledgeGraph
+from clmpt.graph.storage import refuse_existing
 
 
 def fit_graph(options: argparse.Namespace) -> None:
@@ -56,6 +57,8 @@ def fit_and_show(
 ) -> Fitted:
     """Fits with bars; a folder that is finished is opened at once."""
     done = (out / "finished.json").exists()
+    if not (out / "run.json").exists():
+        refuse_existing(out)
     if not done:
         _show_plan(graph, plan, estimate(graph, plan), tell if as_json else say)
     try:

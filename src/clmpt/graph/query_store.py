@@ -179,7 +179,7 @@ class QuerySet:
         with new_file(Path(path)) as scratch, scratch.open("wb") as file:
             file.write(_header(arrays, json.dumps(about, ensure_ascii=False)))
             for array in arrays.values():
-                array.tofile(file)
+                file.write(array.data)  # numpy's tofile does not notice a full disk
 
     @classmethod
     def open(cls, path: str | Path) -> QuerySet:

@@ -160,6 +160,19 @@ def _read_file(path: Path, split: str, job: _Import) -> None:
 # --- delimited text -------------------------------------------------------------------------------
 
 
+def _way_out(path: Path) -> str:
+    """What may help with a file that is not in the encoding it was taken for."""
+    with open_binary(path) as file:
+        start = file.read(4096)
+    if start.startswith((b"\xff\xfe", b"\xfe\xff")):
+        return "It looks like UTF-16: try --encoding utf-16"
+    if sum(byte < 9 for byte in start) > 0:
+        return (
+            "It does not look like text at all. A graph is a text file with three columns, or RDF."
+        )
+    return "If it is text in another encoding, name it: --encoding latin-1"
+
+
 def _lines(text: io.TextIOWrapper, path: Path) -> Iterator[str]:
     number = 0
     try:
@@ -172,8 +185,8 @@ def _lines(text: io.TextIOWrapper, path: Path) -> Iterator[str]:
             yield line
     except UnicodeError:
         raise DataError(
-            f"'{path}' is not {text.encoding.removesuffix('-sig')} text (after line {number}). "
-            "If it is text in another encoding, name it: --encoding latin-1"
+            f"'{path}' is not {text.encoding.removesuffix('-sig')} text from line {number + 1} "
+            f"on. {_way_out(path)}"
         ) from None
     except (EOFError, OSError, zlib.error) as error:
         raise DataError(f"'{path}' cannot be read to its end: {error}.") from None

@@ -6,6 +6,8 @@ Weights are safetensors, all else JSON and plain arrays: opening a stranger's fo
 from __future__ import annotations
 
 import json
+import os
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -220,7 +222,9 @@ def save_tensors(path: Path, tensors: Mapping[str, Tensor], about: Mapping[str, 
         try:
             save_file(plain, scratch, {"clmpt": json.dumps(about)})
         except SafetensorError as error:  # a full disk, most likely
-            raise cannot_write(path, OSError(str(error))) from None
+            number = re.search(r"os error (\d+)", str(error))
+            why = os.strerror(int(number[1])) if number else str(error)
+            raise cannot_write(path, OSError(why)) from None
 
 
 def open_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:

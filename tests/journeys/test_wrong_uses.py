@@ -1,0 +1,150 @@
+"""What people get wrong in their first ten minutes, and the one line that answers it."""
+
+from __future__ import annotations
+
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from clmpt.cli.main import main
+
+Captured = pytest.CaptureFixture[str]
+ROOT = Path(__file__).parents[2]
+FACT = "Zoë\tknows\tRené\n"
+MIZOGUCHI = '"Kenji Mizoguchi"'
+FILES = {
+    "empty.tsv": b"",
+    "two.tsv": b"a\tb\nc\td\n",
+    "junk.tsv": bytes(range(256)) * 8,
+    "latin.tsv": FACT.encode("latin-1"),
+    "utf16.tsv": FACT.encode("utf-16"),
+    "taken/mine.txt": b"mine",
+}
+UNSHARE = ("unshare", "--user", "--map-root-user", "--mount")
+NO_TEXT = "is not utf-8 text from line 1 on."
+# What is typed, and what is answered.
+WRONG = {
+    "no such file": (
+        "fit nothing.tsv --out new",
+        "'nothing.tsv' cannot be read: No such file or directory.",
+    ),
+    "an empty file": ("fit empty.tsv --out new", "'empty.tsv' is empty."),
+    "two columns only": (
+        "fit two.tsv --out new",
+        "'two.tsv', line 1: 2 column(s). Expected head, relation and tail; name another delimiter "
+        "with --delimiter.",
+    ),
+    "binary junk": (
+        "fit junk.tsv --out new",
+        f"'junk.tsv' {NO_TEXT} It does not look like text at all. A graph is a text file with "
+        "three columns, or RDF.",
+    ),
+    "another encoding": (
+        "fit latin.tsv --out new",
+        f"'latin.tsv' {NO_TEXT} If it is text in another encoding, name it: --encoding latin-1",
+    ),
+    "UTF-16": (
+        "fit utf16.tsv --out new",
+        f"'utf16.tsv' {NO_TEXT} It looks like UTF-16: try --encoding utf-16",
+    ),
+    "a misspelt relation": (
+        f"solve films.tsv '?f : directd({MIZOGUCHI}, ?f)'",
+        "Unknown relation 'directd' at column 6. Did you mean 'directed'?",
+    ),
+    "a misspelt relation, asked of a model": (
+        f"ask model '?f : directd({MIZOGUCHI}, ?f)'",
+        "Unknown relation 'directd' at column 6. Did you mean 'directed'?",
+    ),
+    "a query without free variable": (
+        f"ask model 'directed({MIZOGUCHI}, ?f)'",
+        "Unexpected 'directed' at column 1. A query starts with its free variable and a colon, as "
+        "in '?x : directed(Mizoguchi, ?x)'.",
+    ),
+    "a checkpoint of another graph": (
+        "ask model '?x : r(a, ?x)' --graph other.tsv",
+        "This model was made for a graph with other entity names: 26 of its 26 are not in the "
+        "graph ('A Geisha', 'Akira Kurosawa', 'Ayako Wakao', …); 2 of the graph's 2 are not known "
+        "to it ('a', 'b'). Use the graph that it was made for.",
+    ),
+    "an output folder that exists": (
+        "fit films.tsv --out taken",
+        "'taken' exists already. Choose another name, or remove it first.",
+    ),
+    "no model": (
+        "ask taken '?x : r(a, ?x)'",
+        "'taken' is not a model. Make one with 'clmpt fit', or with 'clmpt pretrain' and "
+        "'clmpt train'.",
+    ),
+    "no such command": (
+        "question films.tsv",
+        "argument COMMAND: invalid choice: 'question'",
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def desk(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with such files, and a model of the film graph."""
+    folder = tmp_path_factory.mktemp("desk")
+    shutil.copy(ROOT / "examples" / "films.tsv", folder)
+    (folder / "other.tsv").write_text("a\tr\tb\n")
+    for name, content in FILES.items():
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_bytes(content)
+    (folder / "quick.toml").write_text("[training]\nsteps = 2\n[pretraining]\nepochs = 1\n")
+    fit = ["fit", str(folder / "films.tsv"), "--recipe", str(folder / "quick.toml")]
+    assert main([*fit, "--out", str(folder / "model")]) == 0
+    return folder
+
+
+@pytest.mark.parametrize("what", WRONG)
+def test_it_is_answered_in_one_line(
+    what: str, desk: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
+) -> None:
+    monkeypatch.chdir(desk)
+    before = sorted(desk.rglob("*"))
+    typed, answer = WRONG[what]
+    try:
+        code = main(shlex.split(typed))
+    except SystemExit as end:
+        code = int(end.code or 0)
+    out, err = capsys.readouterr()
+    assert code == 2
+    assert out == ""
+    (line,) = err.splitlines()
+    assert line == f"clmpt: {answer}" or line.startswith(f"clmpt: {answer} (choose from")
+    assert sorted(desk.rglob("*")) == before, "nothing is left behind"
+    assert (desk / "taken" / "mine.txt").read_bytes() == b"mine"
+
+
+def on_a_small_disk(size: str, command: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    """Runs a command beside a folder `disk` that holds so much and no more."""
+    (folder / "disk").mkdir()
+    clmpt = f"{sys.executable} -m clmpt"
+    script = f"mount -t tmpfs -o size={size} tmpfs disk && {clmpt} {command}; code=$?; ls -A disk"
+    return subprocess.run(
+        [*UNSHARE, "sh", "-c", f"{script}; exit $code"],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize("size", ["40k", "150k", "200k", "250k"])
+def test_a_full_disk_is_named_wherever_it_is_met(size: str, tmp_path: Path) -> None:
+    probe = [*UNSHARE, "mount", "-t", "tmpfs", "tmpfs", str(tmp_path)]
+    if not shutil.which("unshare") or subprocess.run(probe, capture_output=True).returncode:
+        pytest.skip("this machine does not let users mount a small disk")
+    shutil.copy(ROOT / "examples" / "films.tsv", tmp_path)
+    found = on_a_small_disk(size, "fit films.tsv --out disk/model", tmp_path)
+    assert found.returncode == 2, found.stderr
+    assert "Traceback" not in found.stderr
+    last = found.stderr.strip().splitlines()[-1]
+    assert last.startswith("clmpt: '")
+    assert last.endswith("cannot be written: No space left on device.")
