@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from filelock import FileLock
 from hypothesis import settings
 
 # Tensors here are tiny and tests run side by side: more threads each would only wait for another.
@@ -41,8 +41,7 @@ def world_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     if "PYTEST_XDIST_WORKER" in os.environ:
         together = together.parent
     model = together / "clmpt-world"
-    with (together / "clmpt-world.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with FileLock(together / "clmpt-world.lock"):
         if not (together / "clmpt-world.txt").exists():
             command = [sys.executable, "-m", "clmpt", "demo", "--out", str(model)]
             found = subprocess.run(command, capture_output=True, text=True, check=False)
