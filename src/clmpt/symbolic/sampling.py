@@ -33,7 +33,9 @@ from clmpt.symbolic.grounding import Grounder, Grounding
 from clmpt.symbolic.solver import solve_many
 
 CHUNK = 4096
-_BARREN_CHUNKS = 40  # so many chunks in a row without a new query mean that there are no more
+# So many chunks in a row without a new query mean that there are no more; fewer in a small graph,
+# of which a chunk sees more.
+_BARREN_CHUNKS, _LEAST_BARREN, _FACTS_PER_CHUNK = 40, 4, 250
 
 
 @dataclass(frozen=True)
@@ -113,14 +115,15 @@ class Sampler:
         Grounder(template, self.graph.view(*protocol.full))  # refuses what cannot be sampled
         seen: set[bytes] = set()
         kept: list[_Accepted] = []
-        barren = 0
+        barren, facts = 0, self.graph.index.triples
+        enough = min(_BARREN_CHUNKS, max(_LEAST_BARREN, facts // _FACTS_PER_CHUNK))
         for accepted in self.chunks(template, protocol, seed):
             fresh = _unseen(accepted.grounding, seen, count - len(seen))
             if len(fresh):
                 kept.append(_take(accepted, fresh))
             barren = 0 if len(fresh) else barren + 1
             progress(len(seen))
-            if len(seen) >= count or accepted.exhausted or barren >= _BARREN_CHUNKS:
+            if len(seen) >= count or accepted.exhausted or barren >= enough:
                 break
         return _group(template, kept)
 
