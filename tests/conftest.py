@@ -44,7 +44,9 @@ def world_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with FileLock(together / "clmpt-world.lock"):
         if not (together / "clmpt-world.txt").exists():
             command = [sys.executable, "-m", "clmpt", "demo", "--out", str(model)]
-            found = subprocess.run(command, capture_output=True, text=True, check=False)
+            found = subprocess.run(
+                command, capture_output=True, text=True, check=False, timeout=600
+            )
             assert found.returncode == 0, found.stdout + found.stderr
             (together / "clmpt-world.txt").write_text(found.stdout + found.stderr)
     return model

@@ -232,3 +232,11 @@ def test_too_many_splits_or_too_large_a_product_are_refused() -> None:
         edges.build_index(2**28, 2**10, [])
     with pytest.raises(DataError, match="not a single triple"):
         GraphBuilder().build()
+
+
+def test_a_label_does_not_hide_the_end_of_an_iri() -> None:
+    triples = [("http://a.org/g17", "in", "http://a.org/t"), ("http://b.org/t", "in", "x")]
+    graph = KnowledgeGraph.from_triples(triples, {"http://a.org/g17": "group 17"})
+    assert graph.entities.resolve(Name("g17")) == graph.entities.resolve(Name("group 17")) == 0
+    with pytest.raises(AmbiguousName, match=r"http://a\.org/t.*http://b\.org/t"):
+        graph.entities.resolve(Name("t"))

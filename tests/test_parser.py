@@ -134,7 +134,7 @@ def test_an_or_inside_a_negated_group_becomes_two_negated_groups() -> None:
         ("?y : r(a, ?y) &", QuerySyntaxError, 16, "ends too early"),
         ("?y : r(a, ?y) s(b, ?y)", QuerySyntaxError, 15, "'&'"),
         ("?y ?z : r(?y, ?z)", QuerySyntaxError, 4, "one free variable"),
-        ('?y : r(a, ?y) & "open', QuerySyntaxError, 17, "Unexpected"),
+        ('?y : r(a, ?y) & "open', QuerySyntaxError, 17, "not closed"),
         ("?y : r(a, ?x)", UnsafeQuery, 1, "does not occur"),
         ("?y : !r(a, ?y)", UnsafeQuery, 1, "only under negation"),
         ("?y : r(a, ?y) | !s(b, ?y)", UnsafeQuery, 1, "in alternative 2"),
@@ -204,3 +204,16 @@ def test_parse_knows_its_three_languages() -> None:
     assert parse("# a comment\nselect ?y { <urn:clmpt:id:7> <urn:clmpt:id:1> ?y }") == formula
     with pytest.raises(QuerySyntaxError, match="BetaE"):
         parse("(7, (1,)")
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ('?x : borders("Ivory Coast, ?x)', "A quotation mark is not closed at column 14"),
+        ("?x : borders(Ivory Coast, ?x)", "Put a name with spaces in quotation marks"),
+        ("?x : borders(?x, Ivory Coast)", "Put a name with spaces in quotation marks"),
+    ],
+)
+def test_names_with_spaces_are_quoted(text: str, words: str) -> None:
+    with pytest.raises(QuerySyntaxError, match=words):
+        parse(text)

@@ -49,6 +49,19 @@ def test_what_was_begun_in_quotes_is_completed_in_quotes() -> None:
     assert (found.text, found.start_position) == ('"Silver Lion"', -len('"silver l'))
 
 
+def test_names_after_a_quoted_one_are_completed_too() -> None:
+    assert offered('?x : won("Silver Lion", ug') == ["Ugetsu"]
+    assert offered('?x : won(?x, "Silver Lion") & dir') == ['"directed by"']
+    assert offered('?x : "directed by"(ug') == ["Ugetsu"]
+    assert offered('?x : "directed by"(Ugetsu, "kenji m') == ['"Kenji Mizoguchi"']
+
+
+def test_in_sparql_names_follow_a_colon() -> None:
+    assert offered("SELECT ?x { ?x :cap") == [":capital_of"]
+    assert offered("select ?x { :silver%20l") == [":Silver%20Lion"]
+    assert offered("SELECT ?x { ?x ") == []
+
+
 def test_nothing_is_pressed_upon_who_has_not_begun() -> None:
     assert offered("?x : won(", asked=False) == []
     assert len(offered("?x : won(")) == 6  # five names and a label
@@ -73,11 +86,13 @@ def test_questions_come_line_by_line_and_are_remembered(
     assert (tmp_path / "clmpt" / "history").stat().st_mode & 0o077 == 0
 
 
+@pytest.mark.parametrize("place", ["file", "folder"])
 def test_without_a_place_for_it_history_is_forgotten(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "file").write_text("")
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "file"))
+    (tmp_path / "folder" / "clmpt" / "history").mkdir(parents=True)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / place))
     with create_pipe_input() as keys, create_app_session(input=keys, output=DummyOutput()):
         keys.send_text("one\r\x04")
         assert list(questions(GRAPH, "films")) == ["one"]

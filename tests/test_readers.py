@@ -113,7 +113,7 @@ def test_a_first_row_of_single_letters_is_data_unless_it_is_a_known_header(tmp_p
 def test_other_encodings_can_be_named(tmp_path: Path) -> None:
     path = tmp_path / "x.tsv"
     path.write_bytes("é\tr\tß\n".encode("latin-1"))
-    with pytest.raises(DataError, match=r"not utf-8 text.*--encoding latin-1"):
+    with pytest.raises(DataError, match=r"line 1 is not utf-8 text.*--encoding latin-1"):
         read_graph([path])
     assert names(read_graph([path], options=TextOptions(encoding="latin-1"))[0]) == {
         ("é", "r", "ß")

@@ -15,17 +15,18 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-HOME = ROOT / ".venv"
+VENV = ROOT / ".venv"
 CONSTRAINTS = ROOT / "constraints.txt"
 
 
 def main() -> None:
     if sys.version_info < (3, 10):  # noqa: UP036
         sys.exit("Python 3.10 or later is needed. Say which: make PYTHON=python3.12 …")
-    python = HOME / ("Scripts" if platform.system() == "Windows" else "bin") / "python"
+    python = VENV / ("Scripts" if platform.system() == "Windows" else "bin") / "python"
     if not python.exists():
         tell("Setting up .venv, once; this takes a minute or two …")
-        subprocess.run([sys.executable, "-m", "venv", str(HOME)], check=True)
+        subprocess.run([sys.executable, "-m", "venv", str(VENV)], check=True)
+        pip(python, "install", "pip>=23.2")  # older ones cannot say what they would install
     if platform.system() == "Linux" and not has_gpu() and would_take_gpu_build(python):
         install_cpu_build(python)
     pip(python, "install", "--constraint", str(CONSTRAINTS), "--editable", f"{ROOT}[dev]")

@@ -7,8 +7,8 @@
     for answer in model.ask('?who : directed(?who, ?film) & won(?film, "Golden Lion")'):
         print(answer.label, answer.score, answer.status)
 
-Everything here is loaded when it is first used: `import clmpt` is quick, and PyTorch is loaded by
-`fit` and `load` alone.
+Everything here is loaded when it is first used: `import clmpt` is quick, and PyTorch is loaded with
+`fit`, `load` and what they return, not for graphs and exact answers.
 """
 
 from __future__ import annotations
@@ -48,10 +48,12 @@ _HOMES = {
 __all__ = ["__version__", *_HOMES]
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module 'clmpt' has no attribute '{name}'")
-    return getattr(import_module(_HOMES[name]), name)
+if not TYPE_CHECKING:  # a type checker sees the imports above, and misspelt names
+
+    def __getattr__(name: str) -> Any:
+        if name not in _HOMES:
+            raise AttributeError(f"module 'clmpt' has no attribute '{name}'")
+        return getattr(import_module(_HOMES[name]), name)
 
 
 def __dir__() -> list[str]:

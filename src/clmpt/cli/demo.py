@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 import time
 from pathlib import Path
 
 from clmpt.answering import Answers
 from clmpt.cli.answers import as_plain, show_answers
 from clmpt.cli.fitting import fit_and_show, show_figures
-from clmpt.cli.output import duration, say, show_json, tell
+from clmpt.cli.output import command_name, duration, say, show_json, tell
 from clmpt.fitting import plan_for
 from clmpt.graph.readers import read_graph
 from clmpt.logic.drawing import draw_text
@@ -74,11 +75,12 @@ def demo(options: argparse.Namespace) -> None:
     for words, answers in found:
         _show(words, answers)
     show_figures(made)
+    us, model_folder = command_name(), shlex.quote(str(out))
     say(f"\nAll of this took {duration(time.perf_counter() - started)}. The model lies in {out}.")
     say("Next, for example:")
-    say(f"  clmpt ask {out}")
-    say(f"  clmpt ask {out} 'SELECT ?c {{ ?c :member_of :ASEAN . :China :borders ?c }}'")
-    say("  clmpt fit YOUR_FACTS.tsv")
+    say(f"  {us} ask {model_folder}")
+    say(f"  {us} ask {model_folder} 'SELECT ?c {{ ?c :member_of :ASEAN . :China :borders ?c }}'")
+    say(f"  {us} fit YOUR_FACTS.tsv")
 
 
 def _show(words: str, answers: Answers) -> None:

@@ -3,13 +3,25 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 from collections.abc import Callable
 from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
+from clmpt.answering import GRAPH
 from clmpt.cli.graphs import read_sources
-from clmpt.cli.output import Table, duration, say, show_json, show_table, stages, tell
+from clmpt.cli.output import (
+    Table,
+    command_name,
+    counted,
+    duration,
+    say,
+    show_json,
+    show_table,
+    stages,
+    tell,
+)
 from clmpt.cli.predictors import memory_named, recipe_tables
 from clmpt.config import Fitting
 from clmpt.fitting import (
@@ -17,17 +29,22 @@ from clmpt.fitting import (
     Estimate,
     Fitted,
     Plan,
+    begin,
     divide,
     estimate,
     fit,
     plan_for,
 )
 from clmpt.graph.knowledge_graph import KnowledgeGraph
+from clmpt.graph.readers import split_and_path
+from clmpt.graph.splitting import MOST_HIDDEN
 from clmpt.graph.storage import refuse_existing
+
+_LONG = 12 * 3600.0  # seconds
 
 
 def fit_graph(options: argparse.Namespace) -> None:
-    graph, _ = read_sources(options)
+    graph, summary = read_sources(options)
     plan = plan_for(graph, _given(options))
     out = Path(options.out or _folder_for(options.sources[0]))
     if options.plan:
@@ -35,9 +52,12 @@ def fit_graph(options: argparse.Namespace) -> None:
         if options.json:
             show_json({"plan": asdict(plan), "estimate": asdict(expected)})
         else:
-            _show_plan(graph, plan, expected, say)
+            _show_plan(graph, divide(graph, plan.fitting), plan, expected, say)
         return
-    made = fit_and_show(graph, plan, out, str(Path(options.sources[0]).resolve()), options.json)
+    if summary.literals:
+        tell(f"{counted(summary.literals, 'literal')} left out; --literals keeps them as entities.")
+    source = str(split_and_path(options.sources[0])[1].resolve())
+    made = fit_and_show(graph, plan, out, source, options.json)
     if options.json:
         show_json(
             {
@@ -49,7 +69,7 @@ def fit_graph(options: argparse.Namespace) -> None:
         )
         return
     show_figures(made)
-    say(f"The model lies in {out}. Next: clmpt ask {out}")
+    say(f"The model lies in {out}. Next: {command_name()} ask {shlex.quote(str(out))}")
 
 
 def fit_and_show(
@@ -59,9 +79,11 @@ def fit_and_show(
     done = (out / "finished.json").exists()
     if not (out / "run.json").exists():
         refuse_existing(out)
-    if not done:
-        _show_plan(graph, plan, estimate(graph, plan), tell if as_json else say)
     try:
+        begin(graph, out, plan, source)
+        if not done:
+            write, divided = tell if as_json else say, KnowledgeGraph.open(out / GRAPH)
+            _show_plan(graph, divided, plan, estimate(divided, plan), write)
         with memory_named(), stages() as show:
             made = fit(
                 graph,
@@ -71,7 +93,8 @@ def fit_and_show(
                 lambda now: show(now.name, now.done, now.total, now.line),
             )
     except KeyboardInterrupt:
-        tell(f"Stopped. The same command goes on from here; '{out}' has all it needs.")
+        if (out / "run.json").exists():
+            tell(f"Stopped. The same command goes on from here; '{out}' has all it needs.")
         raise
     if done:
         tell(f"{out} is finished already; this is what it holds.")
@@ -96,43 +119,67 @@ def _folder_for(source: str) -> str:
     >>> _folder_for("data/facts.tsv.gz"), _folder_for("train=facts.nt"), _folder_for("graphs/films")
     ('facts-model', 'facts-model', 'films-model')
     """
-    return Path(source.partition("=")[2] or source).resolve().name.split(".")[0] + "-model"
+    name = split_and_path(source)[1].resolve().name.lstrip(".-").split(".")[0]
+    return f"{name or 'graph'}-model"
 
 
 def _show_plan(
-    graph: KnowledgeGraph, plan: Plan, expected: Estimate, write: Callable[[str], None]
+    graph: KnowledgeGraph,
+    divided: KnowledgeGraph,
+    plan: Plan,
+    expected: Estimate,
+    write: Callable[[str], None],
 ) -> None:
-    divided = divide(graph, plan.fitting)
-    hidden = [
-        f"{divided.view(name).index.triples:,} {name}"
-        for name in divided.splits
-        if name in ("valid", "test")
-    ]
     before, model, after = plan.pretraining, plan.reasoning, plan.training
-    facts = f"{len(graph.entities):,} entities, {len(graph.relations):,} relations, "
+    counts = (
+        (len(graph.entities), "entities"),
+        (len(graph.relations), "relations"),
+        (graph.index.triples, "facts"),
+    )
     steps = f"{after.steps:,} steps" if after.steps else f"{after.epochs:,} epochs"
+    took = f"about {duration(expected.seconds)} and {expected.bytes / 2**30:.1f} GB of memory"
     for name, line in (
-        ("graph", f"{facts}{graph.index.triples:,} facts"),
-        ("hidden", " and ".join(hidden) or "nothing, so nothing is measured"),
+        ("graph", ", ".join(f"{count:,} {noun}" for count, noun in counts)),
+        ("hidden", _hidden(divided, plan)),
         ("predictor", f"{before.model} of rank {before.rank}, at most {before.epochs} epochs"),
         ("questions", f"{plan.fitting.queries:,} of each of {len(TRAINED_SHAPES)} shapes at most"),
         (
             "reasoner",
-            f"{model.reasoner}, {model.encoder_layers} encoder layers, {model.heads} heads, "
-            f"feed-forward {model.feed_forward}; {steps} of {after.batch} questions",
+            f"{model.reasoner}, {counted(model.encoder_layers, 'encoder layer')}, "
+            f"{counted(model.heads, 'head')}, feed-forward {model.feed_forward}; "
+            f"{steps} of {after.batch} questions",
         ),
-        (
-            "estimate",
-            f"about {duration(expected.seconds)} and {expected.bytes / 2**30:.1f} GB of memory",
-        ),
+        ("estimate", f"{took} on an idle processor"),
     ):
         write(f"{name:<10}{line}")
+    if expected.seconds > _LONG:
+        write(
+            "          That is long. Ctrl-C stops it and the same command goes on; a lower rank or "
+            "fewer epochs\n          in a --recipe, or a GPU, make it shorter."
+        )
+
+
+def _hidden(divided: KnowledgeGraph, plan: Plan) -> str:
+    """How many facts are kept from training, and why not more."""
+    counts = {
+        name: len(divided.triples(name))
+        for name in ("valid", "test")
+        if name in divided.splits and len(divided.triples(name))
+    }
+    if not counts:
+        return "nothing, so nothing will be measured"
+    listed = " and ".join(f"{count:,} {name}" for name, count in counts.items())
+    wanted = min(plan.fitting.hide * len(divided.triples()), 2 * MOST_HIDDEN)
+    few = sum(counts.values()) < 0.9 * wanted - 1
+    return listed + ("; more would leave a name without facts" if few else "")
 
 
 def show_figures(made: Fitted) -> None:
     """Held-out figures by shape, beside those of the predictor alone."""
     if made.report is None or made.hop_by_hop is None:
+        say("Nothing was measured: no question could be made that needs a hidden fact.")
         return
+    own = str(made.report["model"])
     hops = {shape["shape"]: shape for shape in made.hop_by_hop["shapes"]}
     rows: list[list[object]] = []
     for shape in made.report["shapes"]:
@@ -141,5 +188,15 @@ def show_figures(made: Fitted) -> None:
         rows.append([name, *(f"{100 * value:.1f}" for value in figures), shape["count"]])
     means = [f"{100 * report['mean']:.1f}" for report in (made.report, made.hop_by_hop)]
     rows.append(["mean", *means, sum(shape["count"] for shape in made.report["shapes"])])
-    headers = ["shape", "CLMPT", "hop by hop", "questions"]
-    show_table(Table("MRR × 100 on questions that need a hidden fact", headers, rows))
+    say("\nMRR × 100 on questions that need a hidden fact")
+    show_table(Table("", ["shape", own, "hop by hop", "questions"], rows))
+    say("hop by hop: the link predictor alone, one edge after the other")
+    if any(shape["notes"] for shape in made.report["shapes"]):
+        say("*: scored by the paper's convention, as 'some … not' where 'none' was asked")
+    if made.report.get("split") == "valid":
+        say("There is no split 'test': these facts also chose the weights, and flatter them.")
+    if made.report["mean"] < made.hop_by_hop["mean"]:
+        say(
+            f"{own} is behind its predictor here. More facts help, and so do more steps: "
+            "[training] in a --recipe."
+        )

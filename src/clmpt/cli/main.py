@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from importlib import import_module
 from io import TextIOWrapper
 
-from clmpt.cli.parser import command_parser
+from clmpt.cli.parser import parse_arguments
 from clmpt.errors import ClmptError
 
 
@@ -20,7 +20,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             stream.reconfigure(
                 errors="replace"
             )  # a terminal that lacks a sign still shows the rest
-    options = command_parser().parse_args(arguments)
+    options = parse_arguments(sys.argv[1:] if arguments is None else arguments)
     try:
         return int(_command(options.run)(options) or 0)
     except ClmptError as error:

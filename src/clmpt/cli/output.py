@@ -6,11 +6,14 @@ import csv
 import io
 import json
 import re
+import shlex
+import shutil
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -72,7 +75,8 @@ def _print(table: Table, console: Console, box: Box | None = None) -> None:
 
 def show_csv(headers: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
     writer = csv.writer(sys.stdout, lineterminator="\n")
-    writer.writerows([headers, *rows])
+    show = (lambda cell: clean(str(cell))) if sys.stdout.isatty() else str
+    writer.writerows([[show(cell) for cell in row] for row in (headers, *rows)])
 
 
 def _is_numeric(cell: object) -> bool:
@@ -94,6 +98,23 @@ def show_json(document: Any) -> None:
 
 def say(text: str = "") -> None:
     sys.stdout.write(text + "\n")
+
+
+def counted(number: int, noun: str) -> str:
+    """
+    >>> counted(1, "fact"), counted(2000, "fact")
+    ('1 fact', '2,000 facts')
+    """
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def command_name() -> str:
+    """How to call us: by name, unless only the path that was typed leads here."""
+    typed = Path(sys.argv[0])
+    if shutil.which("clmpt") or typed.stem != "clmpt" or not typed.exists():
+        return "clmpt"
+    here = Path.cwd()
+    return shlex.quote(str(typed.relative_to(here) if typed.is_relative_to(here) else typed))
 
 
 def duration(seconds: float) -> str:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import Field, fields
+from difflib import get_close_matches
 from typing import Any, NoReturn, get_args, get_type_hints
 
 from clmpt import __version__
@@ -14,8 +15,10 @@ from clmpt.config import Fitting, Model, Pretraining, Reasoning, Training
 _DESCRIPTION = """\
 Ask knowledge graphs complex questions: and, or, not, some.
 
-  clmpt import films.tsv --out films
-  clmpt solve films '?who : directed(Mizoguchi, ?film) & starred(?who, ?film)'
+  clmpt demo                                        a world to ask
+  clmpt fit facts.tsv --out mine                    a model of your own facts
+  clmpt ask mine                                    a prompt to ask it at
+  clmpt solve facts.tsv '?x : wrote(Orwell, ?x)'    exact answers, without a model
 """
 
 
@@ -24,7 +27,36 @@ _MODELS = get_args(Model)
 
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
-        self.exit(2, f"{self.prog}: {message}. See '{self.prog} --help'.\n")
+        wrong = re.match(r"argument COMMAND: invalid choice: '(.*?)' \(choose from (.*)\)", message)
+        if wrong:
+            near = get_close_matches(wrong[1], re.findall(r"[\w-]+", wrong[2]), 1)
+            message = f"There is no command '{wrong[1]}'"
+            message += f". Did you mean '{near[0]}'?" if near else ""
+        stop = "" if message.endswith("?") else "."
+        self.exit(2, f"{self.prog}: {message}{stop} See '{self.prog} --help'.\n")
+
+
+def parse_arguments(arguments: Sequence[str]) -> argparse.Namespace:
+    """What a command line says; help without any. Options may stand before a question."""
+    parser = command_parser()
+    if not arguments:
+        parser.print_help()
+        parser.exit(0)
+    options, rest = parser.parse_known_args(arguments)
+    if rest and vars(options).get("query", "") is None and not rest[0].startswith("-"):
+        options.query = rest.pop(0)  # argparse gives up an optional argument at the first option
+    if rest:
+        parser.exit(2, f"clmpt: {_unknown(rest[0], options)} See 'clmpt {arguments[0]} --help'.\n")
+    if vars(options).get("csv") and options.json:
+        parser.exit(2, "clmpt: --json and --csv exclude each other.\n")
+    return options
+
+
+def _unknown(word: str, options: argparse.Namespace) -> str:
+    names = [f"--{name.replace('_', '-')}" for name in vars(options)]
+    near = get_close_matches(word, names, 1)
+    hint = f" Did you mean '{near[0]}'?" if near else ""
+    return f"There is no place for '{word}' here.{hint}"
 
 
 def command_parser() -> argparse.ArgumentParser:
@@ -46,17 +78,57 @@ def command_parser() -> argparse.ArgumentParser:
         found.add_argument("--json", action="store_true", help="print one JSON document")
         return found
 
+    _first_commands(command)
     _graph_commands(command)
     _asking_commands(command)
     _benchmark_commands(command)
     _predictor_commands(command)
     _reasoner_commands(command)
-    _fitting_commands(command)
     _help_commands(command)
     return parser
 
 
 _Adder = Callable[[str, str, str, str], argparse.ArgumentParser]
+
+
+def _first_commands(command: _Adder) -> None:
+    demo = command(
+        "demo",
+        "demo:demo",
+        "train on a graph of the world's countries and answer questions, in about a minute",
+        "clmpt demo",
+    )
+    demo.add_argument(
+        "--out", default="clmpt-world", metavar="FOLDER", help="where (default: clmpt-world)"
+    )
+    demo.add_argument("--device", help="cpu, cuda, …; auto takes what is there (default)")
+
+    fit = command(
+        "fit",
+        "fitting:fit_graph",
+        "make a model that can be asked, from a file in one go; the same command goes on",
+        "clmpt fit facts.tsv --out mine",
+    )
+    _sources(fit)
+    fit.add_argument("--out", metavar="FOLDER", help="where to keep it (default: NAME-model)")
+    fit.add_argument("--plan", action="store_true", help="only show what it would do and take")
+    _settings(fit, Fitting)
+    _recipe(fit)
+    fit.add_argument("--device", help="cpu, cuda, …; auto takes what is there (default)")
+
+    ask = command(
+        "ask",
+        "answers:ask",
+        "answer questions with a trained model: what is known and what is likely",
+        "clmpt ask mine '?who : directed(Mizoguchi, ?film) & starred(?who, ?film)'",
+    )
+    ask.add_argument("checkpoint", metavar="MODEL", help="made by fit, train or pretrain")
+    _query(ask, "?", "; without one a prompt opens, or a pipe is read line by line")
+    _csv(ask)
+    ask.add_argument("--svg", metavar="FILE", help="also write a picture of the answers")
+    ask.add_argument("--limit", type=_count, metavar="N", help="how many answers (default: 10)")
+    ask.add_argument("--graph", metavar="FOLDER", help="if it is not where it was in training")
+    ask.add_argument("--device", default="auto", help="cpu, cuda, … (default: auto)")
 
 
 def _graph_commands(command: _Adder) -> None:
@@ -259,20 +331,6 @@ def _reasoner_commands(command: _Adder) -> None:
     measure.add_argument("--split", metavar="NAME", help="default: valid and test; queries: test")
     measure.add_argument("--device", default="auto", help="cpu, cuda, … (default: auto)")
 
-    ask = command(
-        "ask",
-        "answers:ask",
-        "answer questions with a trained model: what is known and what is likely",
-        "clmpt ask films-clmpt '?who : directed(Mizoguchi, ?film) & starred(?who, ?film)'",
-    )
-    ask.add_argument("checkpoint", metavar="MODEL", help="made by fit, train or pretrain")
-    _query(ask, "?", "; without one a prompt opens, or a pipe is read line by line")
-    _csv(ask)
-    ask.add_argument("--svg", metavar="FILE", help="also write a picture of the answers")
-    ask.add_argument("--limit", type=_count, metavar="N", help="how many answers (default: 10)")
-    ask.add_argument("--graph", metavar="FOLDER", help="if it is not where it was in training")
-    ask.add_argument("--device", default="auto", help="cpu, cuda, … (default: auto)")
-
     bench = command(
         "bench",
         "benching:bench",
@@ -283,32 +341,6 @@ def _reasoner_commands(command: _Adder) -> None:
     bench.add_argument(
         "--steps", type=_count, default=3, metavar="N", help="to take the median of (default: 3)"
     )
-
-
-def _fitting_commands(command: _Adder) -> None:
-    fit = command(
-        "fit",
-        "fitting:fit_graph",
-        "make a model that can be asked, from a file in one go; the same command goes on",
-        "clmpt fit facts.tsv --out mine",
-    )
-    _sources(fit)
-    fit.add_argument("--out", metavar="FOLDER", help="where to keep it (default: NAME-model)")
-    fit.add_argument("--plan", action="store_true", help="only show what it would do and take")
-    _settings(fit, Fitting)
-    _recipe(fit)
-    fit.add_argument("--device", help="cpu, cuda, …; auto takes what is there (default)")
-
-    demo = command(
-        "demo",
-        "demo:demo",
-        "train on a graph of the world's countries and answer questions, in about a minute",
-        "clmpt demo",
-    )
-    demo.add_argument(
-        "--out", default="clmpt-world", metavar="FOLDER", help="where (default: clmpt-world)"
-    )
-    demo.add_argument("--device", help="cpu, cuda, …; auto takes what is there (default)")
 
 
 def _help_commands(command: _Adder) -> None:

@@ -7,6 +7,7 @@ import re
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from urllib.parse import quote, unquote
 
 from prompt_toolkit import PromptSession
 from prompt_toolkit.auto_suggest import AutoSuggestFromHistory
@@ -19,7 +20,10 @@ from clmpt.logic.printing import NAME_MORE, name_text
 
 _SHOWN = 50  # completions at once
 _MANY = 200_000  # beyond this, names are completed as they are written, in capitals and small
-_BEGUN = re.compile(rf'(?P<quoted>"[^"]*)$|(?P<bare>{NAME_MORE}*)$')
+_QUOTED = r'"(?:\\.|[^"\\])*'  # from the opening quotation mark on
+_BEGUN = re.compile(rf'(?:[^"]|{_QUOTED}")*?(?P<word>{_QUOTED}|{NAME_MORE}*)', re.DOTALL)
+_SPARQL = re.compile(r"\s*(?:select|prefix|base)\b", re.IGNORECASE)
+_SPARQL_NAME = re.compile(r":[\w%.~-]*$")
 
 
 class Names:
@@ -46,7 +50,7 @@ class Names:
 
 
 class NameCompleter(Completer):
-    """Entities where an entity can stand, in brackets; relations elsewhere."""
+    """Entities where an entity can stand, in brackets; relations elsewhere; either in SPARQL."""
 
     def __init__(self, graph: KnowledgeGraph) -> None:
         self.entities, self.relations = Names(graph.entities), Names(graph.relations)
@@ -55,8 +59,11 @@ class NameCompleter(Completer):
         self, document: Document, complete_event: CompleteEvent
     ) -> Iterator[Completion]:
         before = document.text_before_cursor
-        begun = _BEGUN.search(before)
-        written = begun[0] if begun else ""
+        if _SPARQL.match(before):
+            yield from self.in_sparql(before)
+            return
+        begun = _BEGUN.fullmatch(before)
+        written = begun["word"] if begun else ""
         wanted = written.removeprefix('"')
         if not wanted and not complete_event.completion_requested:
             return
@@ -64,6 +71,17 @@ class NameCompleter(Completer):
         names = self.entities if ahead.endswith(("(", ",")) else self.relations
         for name in names.starting_with(wanted):
             yield Completion(name_text(name), -len(written), display=name)
+
+    def in_sparql(self, before: str) -> Iterator[Completion]:
+        """Names after a colon, with what SPARQL does not allow in them as %20 and the like."""
+        begun = _SPARQL_NAME.search(before)
+        if begun:
+            wanted = unquote(begun[0][1:])
+            for name in (
+                *self.relations.starting_with(wanted),
+                *self.entities.starting_with(wanted),
+            ):
+                yield Completion(f":{quote(name, safe='')}", -len(begun[0]), display=name)
 
 
 def questions(graph: KnowledgeGraph, title: str) -> Iterable[str]:
@@ -82,11 +100,12 @@ def questions(graph: KnowledgeGraph, title: str) -> Iterable[str]:
 
 def _history() -> History:
     """What was asked before, kept where such things are kept; not kept where nothing can be."""
-    state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
-    path = Path(state) / "clmpt" / "history"
     try:
+        state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
+        path = Path(state) / "clmpt" / "history"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.touch(mode=0o600)
-    except OSError:
+        with path.open("a+"):
+            return FileHistory(str(path))
+    except (OSError, RuntimeError):
         return InMemoryHistory()
-    return FileHistory(str(path))

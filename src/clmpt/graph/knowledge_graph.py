@@ -22,6 +22,7 @@ from clmpt.logic.formula import Id, Name, Placeholder, Query, Symbol
 
 FORMAT = "clmpt graph 1"
 CHECKED_EDGES = 2**24  # up to so many, opening looks at every number; beyond, only at the sizes
+_MANY = 200_000  # names, up to which all are looked through for one that ends alike
 _LISTED = 5  # how many candidates an ambiguous label shows
 
 
@@ -52,8 +53,8 @@ class Vocabulary:
                 "A shape is no question yet: put names in the places of its placeholders",
             )
         found = self.names.find(symbol.text)
-        if not found and self.labels:
-            found = self.labels.find(symbol.text) if symbol.text else []
+        if not found and self.labels and symbol.text:
+            found = self.labels.find(symbol.text) or self._ending_in(symbol.text)
             if len(found) > 1:
                 names = [self.names[number] for number in found[:_LISTED]]
                 raise AmbiguousName(self.kind, symbol.text, names, len(found), symbol.position)
@@ -62,6 +63,13 @@ class Vocabulary:
                 self.kind, symbol.text, self.suggestions(symbol.text), symbol.position
             )
         return found[0]
+
+    def _ending_in(self, text: str) -> list[int]:
+        """The IRIs whose last part is this text: a label does not hide the name."""
+        if len(self) > _MANY:
+            return []
+        ends = (f"/{text}", f"#{text}")
+        return [number for number, name in enumerate(self.names) if name.endswith(ends)]
 
     def suggestions(self, text: str) -> list[str]:
         near = [*(self.labels.closest(text) if self.labels else []), *self.names.closest(text)]

@@ -160,17 +160,30 @@ def _read_file(path: Path, split: str, job: _Import) -> None:
 # --- delimited text -------------------------------------------------------------------------------
 
 
-def _way_out(path: Path) -> str:
-    """What may help with a file that is not in the encoding it was taken for."""
+def _not_text(path: Path, encoding: str) -> DataError:
+    """What is wrong with a file that is not in the encoding it was taken for, and what may help."""
     with open_binary(path) as file:
         start = file.read(4096)
+        file.seek(0)
+        bad = next((n for n, raw in enumerate(file, 1) if not _decodes(raw, encoding)), 1)
     if start.startswith((b"\xff\xfe", b"\xfe\xff")):
-        return "It looks like UTF-16: try --encoding utf-16"
-    if sum(byte < 9 for byte in start) > 0:
-        return (
-            "It does not look like text at all. A graph is a text file with three columns, or RDF."
+        way_out = "It looks like UTF-16: give --encoding utf-16 to 'clmpt import' or 'clmpt fit'."
+    elif any(byte < 9 for byte in start):
+        way_out = "It does not look like text at all. A graph is text with three columns, or RDF."
+    else:
+        way_out = (
+            "If it is text in another encoding, name that to 'clmpt import' or 'clmpt fit', "
+            "for example: --encoding latin-1"
         )
-    return "If it is text in another encoding, name it: --encoding latin-1"
+    return DataError(f"'{path}', line {bad} is not {encoding.removesuffix('-sig')} text. {way_out}")
+
+
+def _decodes(raw: bytes, encoding: str) -> bool:
+    try:
+        raw.decode(encoding)
+    except UnicodeError:
+        return False
+    return True
 
 
 def _lines(text: io.TextIOWrapper, path: Path) -> Iterator[str]:
@@ -184,10 +197,7 @@ def _lines(text: io.TextIOWrapper, path: Path) -> Iterator[str]:
                 )
             yield line
     except UnicodeError:
-        raise DataError(
-            f"'{path}' is not {text.encoding.removesuffix('-sig')} text from line {number + 1} "
-            f"on. {_way_out(path)}"
-        ) from None
+        raise _not_text(path, text.encoding) from None
     except (EOFError, OSError, zlib.error) as error:
         raise DataError(f"'{path}' cannot be read to its end: {error}.") from None
 

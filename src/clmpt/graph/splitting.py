@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterator
+
 import numpy as np
+import numpy.typing as npt
 
 from clmpt.errors import DataError
 from clmpt.graph.edges import AnyInts, Ints, build_index
@@ -26,33 +30,54 @@ def hold_out(graph: KnowledgeGraph, share: float, seed: int = 0) -> KnowledgeGra
     if not 0 < share < 1:
         raise DataError(f"The share of facts to hide must be above 0 and below 1, not {share}.")
     rows = graph.triples()
-    pair_T = _pairs(rows)
-    order = np.argsort(pair_T, kind="stable")
-    starts = np.flatnonzero(np.diff(pair_T[order], prepend=-1))
-    quota = min(round(len(rows) * share / 2), MOST_HIDDEN)
     entity_left = np.bincount(rows[:, [0, 2]].reshape(-1), minlength=len(graph.entities))
     relation_left = np.bincount(rows[:, 1], minlength=len(graph.relations))
     split_T = np.zeros(len(rows), np.int64)
-    found = [0, 0]
-    for group in np.random.default_rng(seed).permutation(len(starts)).tolist():
+    quota, found = min(round(len(rows) * share / 2), MOST_HIDDEN), [0, 0]
+    for together in _shuffled_pairs(rows, entity_left, np.random.default_rng(seed)):
         if min(found) >= quota:
             break
-        stop = starts[group + 1] if group + 1 < len(starts) else len(order)
-        together = order[starts[group] : stop]
-        ends, ends_lost = np.unique(rows[together][:, [0, 2]], return_counts=True)
-        names, names_lost = np.unique(rows[together, 1], return_counts=True)
-        kept = (entity_left[ends] > ends_lost).all() and (relation_left[names] > names_lost).all()
+        lost = Counter(rows[together][:, [0, 2]].ravel().tolist())
+        names = Counter(rows[together, 1].tolist())
+        kept = all(entity_left[end] > count for end, count in lost.items()) and all(
+            relation_left[name] > count for name, count in names.items()
+        )
         into = int(found[1] < found[0])
         if not kept or found[into] + len(together) > quota:
             continue
-        entity_left[ends] -= ends_lost
-        relation_left[names] -= names_lost
+        for end, count in lost.items():
+            entity_left[end] -= count
+        for name, count in names.items():
+            relation_left[name] -= count
         split_T[together] = into + 1
         found[into] += len(together)
-    splits = ("train", "valid", "test")
     parts = [rows[split_T == number] for number in range(3)]
+    return _divided(graph, ("train", "valid", "test"), parts)
+
+
+def in_one_split(graph: KnowledgeGraph) -> KnowledgeGraph:
+    """The same facts without a difference between them."""
+    return _divided(graph, ("facts",), [graph.triples()])
+
+
+def _divided(
+    graph: KnowledgeGraph, splits: tuple[str, ...], parts: list[npt.NDArray[np.int32]]
+) -> KnowledgeGraph:
     index = build_index(len(graph.entities), len(graph.relations), parts)
     return KnowledgeGraph(graph.entities, graph.relations, index, splits, splits)
+
+
+def _shuffled_pairs(rows: AnyInts, degree: Ints, random: np.random.Generator) -> Iterator[Ints]:
+    """The numbers of the facts between two entities, pair by pair; not those of an entity that
+    has no other fact and so must keep it."""
+    order = np.argsort(_pairs(rows), kind="stable")
+    starts = np.flatnonzero(np.diff(_pairs(rows)[order], prepend=-1))
+    stops = np.append(starts[1:], len(order))
+    first = rows[order[starts]]
+    free = np.all(degree[first[:, [0, 2]]] > (stops - starts)[:, None], axis=1)
+    shuffled = random.permutation(len(starts))
+    for pair in shuffled[free[shuffled]].tolist():
+        yield order[starts[pair] : stops[pair]]
 
 
 def _pairs(rows: AnyInts) -> Ints:

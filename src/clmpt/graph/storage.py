@@ -72,8 +72,9 @@ def new_file(path: Path) -> Iterator[Path]:
 
 def save_array(folder: Path, name: str, array: npt.NDArray[Any]) -> None:
     with (folder / f"{name}.npy").open("wb") as file:
+        array = np.ascontiguousarray(array)
         np.lib.format.write_array_header_1_0(file, np.lib.format.header_data_from_array_1_0(array))
-        file.write(np.ascontiguousarray(array).data)  # numpy's own does not notice a full disk
+        file.write(array.data)  # numpy's own way does not notice a full disk
         file.flush()
         os.fsync(file.fileno())
 

@@ -130,6 +130,15 @@ def is_reasoner(folder: str | Path) -> bool:
     return (Path(folder) / _ABOUT_REASONER).exists()
 
 
+def is_whole(folder: Path) -> bool:
+    """Whether a reasoner's files are there and its weights are not cut short; reads no numbers."""
+    try:
+        with safe_open(folder / _WEIGHTS, "pt"):
+            return is_reasoner(folder)
+    except (OSError, SafetensorError):
+        return False
+
+
 def open_reasoner(folder: str | Path, device: torch.device | str = "cpu") -> ReasonerCheckpoint:
     """A stored reasoner, after checks that its parts are whole and belong together."""
     folder = Path(folder)

@@ -12,7 +12,7 @@ import clmpt
 from clmpt.errors import DataError, SamplingError
 from clmpt.graph.knowledge_graph import KnowledgeGraph
 from clmpt.graph.query_store import QueryGroup, QuerySet
-from clmpt.graph.storage import cannot_write, open_json, refuse_existing, save_json
+from clmpt.graph.storage import new_file, open_json, refuse_existing, save_json
 from clmpt.logic.formula import Query
 from clmpt.logic.shapes import name_of
 from clmpt.symbolic.grounding import Grounder
@@ -47,10 +47,10 @@ def make_queries(
         "observed": list(protocol.observed),
         "full": list(protocol.full),
         "max_answers": protocol.max_answers,
-        "version": clmpt.__version__,
         "edges": graph.checksum,
     }
     parts = _Parts(out, {**about, "shapes": [[str(query), count] for query, count in wanted]})
+    about["version"] = clmpt.__version__
     groups, before = [], 0
     with Sampler(graph, workers) as sampler:
         for number, (template, count) in enumerate(wanted):
@@ -89,15 +89,13 @@ class _Parts:
     def __init__(self, out: Path, settings: dict[str, Any]) -> None:
         self.folder = partial_folder(out)
         note = self.folder / "settings.json"
-        if note.exists() and open_json(note) != settings:
+        if not note.exists():
+            with new_file(note) as scratch:
+                save_json(scratch, settings)
+        elif open_json(note) != settings:
             raise DataError(
                 f"'{self.folder}' is of a run with other settings. Finish that, or remove it."
             )
-        try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            save_json(note, settings)
-        except OSError as error:
-            raise cannot_write(self.folder, error) from None
 
     def path(self, number: int) -> Path:
         return self.folder / f"{number}.queries"
