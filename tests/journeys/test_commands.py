@@ -236,7 +236,7 @@ def test_verify_tells_by_its_exit_code(benchmarks: Path) -> None:
         (["sample", "FILMS", "--shapes", "?y : nothing($s, ?y)", "--out", "x"], "Unknown relation"),
         (["import", "FILMS", "--out", "x", "--columns", "1,2,3"], "for files, not folders"),
         (["import", str(FILMS), "--out", "x", "--columns", "1,2,9"], "3 column"),
-        (["nonsense"], "invalid choice"),
+        (["nonsense"], "There is no command 'nonsense'"),
         (["solve"], "required"),
     ],
 )

@@ -220,7 +220,9 @@ def _problem(what: str, text: str, offset: int, expected: Iterable[str]) -> Quer
         hint = f"A query starts with its free variable and a colon, as in {_EXAMPLE}"
     if text[offset : offset + 1] in {'"', "'"} and what.startswith("Unexpected character"):
         what, hint = "A quotation mark is not closed", "Close it after the name"
-    elif re.search(r"[(,]\s*[^\s?\"(),]+\s+$", text[:offset]) and text[offset].isalnum():
+    elif (
+        re.search(r"[(,]\s*[^\s?\"(),]+\s+$", text[:offset]) and text[offset : offset + 1].isalnum()
+    ):
         hint = "Put a name with spaces in quotation marks"
     return QuerySyntaxError(what, hint, Position(line, column))
 
