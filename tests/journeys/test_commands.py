@@ -14,6 +14,7 @@ import pytest
 
 from clmpt.cli.main import main
 from clmpt.logic.shapes import SHAPES
+from clmpt.world import FACTS
 
 FILMS = Path(__file__).parents[2] / "examples" / "films.tsv"
 QUESTION = '?who : directed("Kenji Mizoguchi", ?film) & "starred in"(?who, ?film)'
@@ -163,9 +164,9 @@ def test_a_killed_sampling_goes_on_and_ends_the_same(films: str, tmp_path: Path)
     assert not parts.exists()
 
 
-def test_ctrl_c_stops_cleanly(films: str, tmp_path: Path) -> None:
-    out = tmp_path / "q.queries"
-    command = [str(Path(sys.executable).with_name("clmpt")), "sample", films, "--out", str(out)]
+def test_ctrl_c_stops_cleanly(tmp_path: Path) -> None:
+    out, clmpt = tmp_path / "q.queries", str(Path(sys.executable).with_name("clmpt"))
+    command = [clmpt, "sample", str(FACTS), "--out", str(out)]
     shapes = ["--shapes", *SHAPES, "--count", "100000"]
     process = subprocess.Popen([*command, *shapes], stderr=subprocess.PIPE, text=True)
     while process.poll() is None and not (tmp_path / "q.queries.partial" / "1.queries").exists():
