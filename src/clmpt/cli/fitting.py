@@ -24,21 +24,12 @@ from clmpt.cli.output import (
 )
 from clmpt.cli.predictors import memory_named, recipe_tables
 from clmpt.config import Fitting
-from clmpt.fitting import (
-    TRAINED_SHAPES,
-    Estimate,
-    Fitted,
-    Plan,
-    begin,
-    divide,
-    estimate,
-    fit,
-    plan_for,
-)
+from clmpt.fitting import Fitted, begin, divide, fit
 from clmpt.graph.knowledge_graph import KnowledgeGraph
 from clmpt.graph.readers import split_and_path
 from clmpt.graph.splitting import MOST_HIDDEN
 from clmpt.graph.storage import refuse_existing
+from clmpt.planning import TRAINED_SHAPES, Estimate, Plan, estimate, plan_for
 
 _LONG = 12 * 3600.0  # seconds
 

@@ -1,0 +1,186 @@
+"""What a fit will do, by the size of the graph, and what it will take."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from clmpt.bench import matrix_peak
+from clmpt.config import (
+    Fitting,
+    Pretraining,
+    Reasoning,
+    Training,
+    fitting,
+    pretraining,
+    reasoning,
+    training,
+)
+from clmpt.errors import SettingError
+from clmpt.graph.benchmarks import train_split
+from clmpt.graph.knowledge_graph import KnowledgeGraph
+from clmpt.graph.links import links_of
+
+TRAINED_SHAPES: tuple[str, ...] = (
+    "1p",
+    "2p",
+    "3p",
+    "2i",
+    "3i",
+    "ip",
+    "pi",
+    "up",
+    "2in",
+    "3in",
+    "inp",
+    "pin",
+    "pni",
+)
+_MOST_WORK = 4 * 10**15  # operations of pre-training by default: about a day on two cores
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What `fit` does with a graph."""
+
+    fitting: Fitting
+    pretraining: Pretraining
+    reasoning: Reasoning
+    training: Training
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """What a fit takes, roughly: its operations, and how fast this machine does such."""
+
+    seconds: float
+    bytes: int
+
+
+_SMALL_REASONING = {"encoder_layers": 1, "heads": 4, "norm": "post"}
+_SMALL_TRAINING = {
+    "learning_rate": 2e-3,
+    "decay": "cosine",
+    "clip": 1.0,
+    "temperature": 0.1,
+    "negatives": "all",
+}
+_LARGE_TRAINING = {"batch": 512, "learning_rate": 3e-4, "warm_up": 30}
+
+# How a graph's number of entities decides: up to so many of them, these settings.
+_BY_SIZE: tuple[tuple[float, dict[str, Any]], ...] = (
+    (
+        200,
+        {
+            "queries": 500,
+            "pretraining": {"rank": 32, "epochs": 60, "batch": 64},
+            "reasoning": {**_SMALL_REASONING, "feed_forward": 128},
+            "training": {**_SMALL_TRAINING, "steps": 300, "batch": 128, "validate_every": 100},
+        },
+    ),
+    (
+        5_000,
+        {
+            "queries": 5_000,
+            "pretraining": {"rank": 64, "epochs": 60, "batch": 256, "patience": 10},
+            "reasoning": {**_SMALL_REASONING, "feed_forward": 512},
+            "training": {**_SMALL_TRAINING, "steps": 600, "batch": 256, "validate_every": 150},
+        },
+    ),
+    (
+        50_000,
+        {
+            "queries": 20_000,
+            "pretraining": {"rank": 200, "epochs": 10},
+            "reasoning": {"encoder_layers": 1, "feed_forward": 1024},
+            "training": {**_LARGE_TRAINING, "steps": 1500, "validate_every": 250},
+        },
+    ),
+    (
+        math.inf,
+        {
+            "queries": 20_000,
+            "pretraining": {"rank": 64, "epochs": 10},
+            "reasoning": {"encoder_layers": 1, "feed_forward": 512, "frozen": True},
+            "training": {**_LARGE_TRAINING, "steps": 2000, "validate_every": 500},
+        },
+    ),
+)
+
+
+def plan_for(graph: KnowledgeGraph, given: Mapping[str, Mapping[str, Any]] | None = None) -> Plan:
+    """Settings by the size of the graph; what is `given`, by table, goes before them.
+
+    >>> graph = KnowledgeGraph.from_triples([("a", "likes", "b")])
+    >>> plan_for(graph, {"pretraining": {"rank": 8}}).pretraining.rank
+    8
+    """
+    by_size = next(tables for most, tables in _BY_SIZE if len(graph.entities) <= most)
+    makers = {
+        "fitting": fitting,
+        "pretraining": pretraining,
+        "reasoning": reasoning,
+        "training": training,
+    }
+    for name in given or {}:
+        if name not in makers:
+            raise SettingError(f"There is no table '{name}'. There are: {', '.join(makers)}.")
+
+    def settings(table: str) -> dict[str, Any]:
+        return {**by_size.get(table, {}), **(given or {}).get(table, {})}
+
+    chosen = fitting(settings("fitting"))
+    chosen = replace(chosen, queries=chosen.queries or by_size["queries"])
+    seeded = {"seed": chosen.seed}
+    before = pretraining({**seeded, **settings("pretraining")})
+    if "epochs" not in (given or {}).get("pretraining", {}):
+        an_epoch = 12 * graph.index.triples * len(graph.entities) * _width(before)
+        before = replace(before, epochs=max(1, min(before.epochs, _MOST_WORK // max(an_epoch, 1))))
+    model = reasoning(settings("reasoning"))
+    if model.reasoner == "clmpt" and _width(before) % model.heads:
+        raise SettingError(
+            f"{model.heads} heads do not divide the predictor's width of {_width(before)}."
+        )
+    return Plan(chosen, before, model, training({**seeded, **settings("training")}))
+
+
+_TOKENS = 8  # an update hears so many messages, on average over the trained shapes
+_SHARE_OF_PEAK = 0.4  # that training reaches, all in all
+_A_STEP = 0.02  # seconds that a step takes however little there is to do
+_BYTES_A_SECOND = 5e9  # that plain arithmetic on a table moves
+_START = 400 * 2**20  # bytes that Python and PyTorch take before any work
+_RANKED_AT_ONCE = 2**25  # scores in memory while measuring
+
+
+def estimate(graph: KnowledgeGraph, plan: Plan) -> Estimate:
+    """Time and memory of a fit on the processor, from a short measurement of its speed."""
+    before, after, size = plan.pretraining, plan.training, len(graph.entities)
+    width = _width(before)
+    table = 4 * size * width
+    questions = len(links_of(graph, train_split(graph)))
+    scored = size if before.model in ("complex", "distmult") else before.negatives
+    multiplied = 6 * before.epochs * questions * scored * width
+    moved = 12 * table * before.epochs * math.ceil(questions / before.batch)
+
+    token = plan.reasoning.encoder_layers * (8 * width**2 + 4 * width * plan.reasoning.feed_forward)
+    steps = after.steps or after.epochs * len(TRAINED_SHAPES) * plan.fitting.queries // after.batch
+    candidates = size if after.negatives == "all" else after.negative_count
+    multiplied += 3 * steps * after.batch * (_TOKENS * token + 2 * candidates * width)
+    moved += steps * (0 if plan.reasoning.frozen else 12 * table)
+    if after.negatives == "query":
+        moved += 12 * steps * after.batch * candidates * width
+    fixed = _A_STEP * (steps + before.epochs * questions / before.batch)
+    seconds = multiplied / (_SHARE_OF_PEAK * matrix_peak((1024,))) + moved / _BYTES_A_SECOND + fixed
+
+    scores = 4 * before.batch * scored * 3
+    activations = 4 * after.batch * (_TOKENS * (8 * width + 2 * plan.reasoning.feed_forward))
+    ranking = 8 * min(_RANKED_AT_ONCE, 1024 * size)
+    memory = _START + max(5 * table + scores, 6 * table + max(3 * activations, ranking))
+    return Estimate(seconds, memory)
+
+
+def _width(settings: Pretraining) -> int:
+    """How many real numbers an embedding has."""
+    return settings.rank * (2 if settings.model in ("complex", "rotate") else 1)
