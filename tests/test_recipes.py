@@ -1,24 +1,40 @@
-"""Every recipe builds its model and takes a step."""
+"""Every recipe builds its model and takes a step; the paper's say what the paper says."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from clmpt.config import pretraining, read_toml
+from clmpt.comparison import published, published_rows
+from clmpt.config import changed, pretraining, read_recipe
+from clmpt.errors import SettingError
 from clmpt.graph.links import links_of
+from clmpt.graph.query_store import QueryGroup
+from clmpt.logic.shapes import EPFO, NEGATION, shape
 from clmpt.neural.predictors.models import fresh_predictor
 from clmpt.neural.predictors.pretraining import Pretrainer
+from clmpt.neural.reasoners.models import fresh_reasoner
+from clmpt.neural.training import Trainer
+from clmpt.reproduction import Recipe
+from clmpt.symbolic.sampling import Protocol, sample
 from toy import random_graph
 
 ROOT = Path(__file__).parents[1] / "recipes"
-RECIPES = sorted(ROOT.rglob("*.toml"))
+LINKS = sorted((ROOT / "links").glob("*.toml"))
+PAPER = sorted((ROOT / "paper").glob("*.toml"))
+TRAINED = ["1p", "2p", "3p", "2i", "3i", "2in", "3in", "inp", "pin", "pni"]
+LAPTOP = sorted((ROOT / "laptop").glob("*.toml"))
 
 
-@pytest.mark.parametrize("recipe", RECIPES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_a_recipe_takes_a_step(recipe: Path) -> None:
-    tables = read_toml(recipe)
+def recipe_of(path: Path) -> Recipe:
+    return Recipe.of(read_recipe(path))
+
+
+@pytest.mark.parametrize("path", LINKS, ids=lambda path: path.stem)
+def test_a_recipe_for_links_takes_a_step(path: Path) -> None:
+    tables = read_recipe(path)
     assert set(tables) == {"pretraining"}
     settings = pretraining(tables["pretraining"])
     graph = random_graph(True)
@@ -26,5 +42,165 @@ def test_a_recipe_takes_a_step(recipe: Path) -> None:
     assert trainer.step().isfinite()
 
 
-def test_there_are_recipes() -> None:
-    assert len(RECIPES) >= 3
+@pytest.fixture(scope="module")
+def queries() -> dict[str, QueryGroup]:
+    graph, protocol = random_graph(True), Protocol(("train",), ("train",))
+    return {name: sample(shape(name), graph, protocol, 4, 0) for name in (*EPFO, *NEGATION)}
+
+
+@pytest.mark.parametrize("path", [*PAPER, *LAPTOP], ids=lambda path: path.stem)
+def test_a_recipe_takes_a_step_of_each_kind(path: Path, queries: dict[str, QueryGroup]) -> None:
+    recipe, graph = recipe_of(path), random_graph(True)
+    predictor = fresh_predictor(graph, recipe.pretraining)
+    links = links_of(graph, "train")
+    assert Pretrainer(predictor, links, recipe.pretraining).step().isfinite()
+    groups = [queries[name] for name in recipe.queries.trained.split()]
+    model = fresh_reasoner(predictor, recipe.reasoning, recipe.training.seed)
+    mixed = replace(recipe.training, batch=8, mixing="all")
+    assert Trainer(model, groups, mixed).step().isfinite()
+
+
+def test_there_is_a_recipe_for_each_result_of_the_paper() -> None:
+    """Three main results, their frozen variants, with and without conditional passing on two
+    graphs, LMPNN in its variants, CLMPT-small in two on two, and nine rows of hyper-parameters."""
+    stems = {path.stem for path in PAPER}
+    three, two = ("fb15k", "fb15k-237", "nell995"), ("fb15k-237", "nell995")
+    for kind in ("clmpt", "clmpt-frozen", "lmpnn", "lmpnn-trainable"):
+        assert {f"{kind}-{name}" for name in three} <= stems
+    for kind in ("clmpt-without-c", "lmpnn-with-c", "clmpt-small", "clmpt-small-frozen"):
+        assert {f"{kind}-{name}" for name in two} <= stems
+    assert len(stems) == 4 * 3 + 4 * 2 + 9
+    assert {path.stem for path in LAPTOP} >= {"fb15k-237", "nell995"}
+
+
+@pytest.mark.parametrize("path", [*PAPER, *LAPTOP], ids=lambda path: path.stem)
+def test_a_recipe_names_the_row_that_it_repeats(path: Path) -> None:
+    asked = recipe_of(path).experiment
+    assert asked.published in published_rows(asked.benchmark)
+    assert asked.benchmark in path.stem
+
+
+def test_the_main_recipes_are_the_papers() -> None:
+    """Section 5.1, Appendix A and its table of query counts, by hand."""
+    wanted = {
+        "fb15k": (0.05, 1e-4, 1024, "pre", 273_710, 27_371),
+        "fb15k-237": (0.05, 5e-5, 512, "post", 149_689, 14_968),
+        "nell995": (0.1, 5e-5, 512, "pre", 107_982, 10_798),
+    }
+    for name, (temperature, rate, batch, norm, train, negated) in wanted.items():
+        recipe = recipe_of(ROOT / "paper" / f"clmpt-{name}.toml")
+        model, training = recipe.reasoning, recipe.training
+        assert recipe.pretraining.rank == 1000
+        assert recipe.pretraining.epochs == 100
+        assert (model.encoder_layers, model.heads, model.feed_forward) == (2, 8, 8192)
+        assert (model.pooling, model.norm, model.conditional) == ("mean", norm, True)
+        assert not model.frozen
+        assert (training.temperature, training.learning_rate) == (temperature, rate)
+        assert (training.batch, training.epochs, training.negative_count) == (batch, 100, 128)
+        assert training.weight_decay == 1e-4
+        assert (training.decay, training.decay_epoch) == ("step", 50)
+        assert (recipe.queries.train, recipe.queries.train_negated) == (train, negated)
+        assert recipe.queries.trained.split() == TRAINED
+
+
+@pytest.mark.parametrize(
+    ("stem", "table", "name", "value"),
+    [
+        ("clmpt-fb15k-237-layers-1", "reasoning", "encoder_layers", 1),
+        ("clmpt-fb15k-237-layers-3", "reasoning", "encoder_layers", 3),
+        ("clmpt-fb15k-237-feed-forward-4096", "reasoning", "feed_forward", 4096),
+        ("clmpt-fb15k-237-heads-4", "reasoning", "heads", 4),
+        ("clmpt-fb15k-237-heads-16", "reasoning", "heads", 16),
+        ("clmpt-fb15k-237-t-0.01", "training", "temperature", 0.01),
+        ("clmpt-fb15k-237-t-0.1", "training", "temperature", 0.1),
+        ("clmpt-fb15k-237-max-pooling", "reasoning", "pooling", "max"),
+        ("clmpt-fb15k-237-sum-pooling", "reasoning", "pooling", "sum"),
+        ("clmpt-frozen-fb15k", "reasoning", "frozen", True),
+        ("clmpt-without-c-nell995", "reasoning", "conditional", False),
+    ],
+)
+def test_a_variant_differs_in_one_setting(stem: str, table: str, name: str, value: object) -> None:
+    benchmark = recipe_of(ROOT / "paper" / f"{stem}.toml").experiment.benchmark
+    usual = recipe_of(ROOT / "paper" / f"clmpt-{benchmark}.toml")
+    own = recipe_of(ROOT / "paper" / f"{stem}.toml")
+    differing = {
+        (where, key)
+        for where in ("queries", "pretraining", "reasoning", "training")
+        for key, found in vars(getattr(own, where)).items()
+        if found != getattr(getattr(usual, where), key)
+    }
+    assert differing == {(table, name)}
+    assert getattr(getattr(own, table), name) == value
+
+
+@pytest.mark.parametrize("benchmark", ["fb15k", "fb15k-237", "nell995"])
+def test_published_figures_add_up(benchmark: str) -> None:
+    """A slip of the pen in a figure would show in its average, which is rounded to 0.1."""
+    rows = published_rows(benchmark)
+    assert len(rows) >= 11
+    for name, row in rows.items():
+        for average, shapes in (("Avg_p", EPFO), ("Avg_n", NEGATION)):
+            found = [row[shape] for shape in shapes if shape in row]
+            if found:
+                assert sum(found) / len(shapes) == pytest.approx(row[average], abs=0.1), name
+    assert set(published()) == {"source", "columns", "fb15k", "fb15k-237", "nell995"}
+
+
+# --- how recipes are read -------------------------------------------------------------------------
+
+
+def write(folder: Path, **texts: str) -> None:
+    for name, text in texts.items():
+        (folder / f"{name}.toml").write_text(text)
+
+
+def test_a_recipe_says_only_what_differs_from_its_base(tmp_path: Path) -> None:
+    write(
+        tmp_path,
+        first="[training]\nbatch = 8\nepochs = 3\n",
+        second='base = "first.toml"\n[training]\nbatch = 16\n[reasoning]\nheads = 2\n',
+        third='base = "second.toml"\n[training]\nepochs = 4\n',
+    )
+    found = read_recipe(tmp_path / "third.toml")
+    assert found == {"training": {"batch": 16, "epochs": 4}, "reasoning": {"heads": 2}}
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ('base = "own.toml"', "or on itself"),
+        ('base = "../own.toml"', "a file of the same folder"),
+        ("base = 3", "a file of the same folder"),
+        ("[trainin]\nbatch = 1", "may have the tables"),
+        ("training = 1", "may have the tables"),
+    ],
+)
+def test_a_wrong_recipe_is_named(tmp_path: Path, text: str, why: str) -> None:
+    write(tmp_path, own=text)
+    with pytest.raises(SettingError, match=why):
+        read_recipe(tmp_path / "own.toml")
+
+
+@pytest.mark.parametrize(
+    ("assignment", "why"),
+    [
+        ("batch", "should be NAME=VALUE"),
+        ("batch=1", "pretraining.batch or training.batch"),
+        ("trainin.batch=1", "no table 'trainin'"),
+        ("training.bach=1", "Did you mean 'batch'"),
+        ("hedas=1", "Did you mean 'heads'"),
+    ],
+)
+def test_a_wrong_change_is_named(assignment: str, why: str) -> None:
+    with pytest.raises(SettingError, match=why):
+        changed({}, [assignment])
+
+
+def test_changes_are_of_their_own_kinds() -> None:
+    made = changed(
+        {}, ["rank=8", "frozen=true", "pooling=max", "training.temperature=1e-2", "trained=1p 2p"]
+    )
+    assert made["pretraining"] == {"rank": 8}
+    assert made["reasoning"] == {"frozen": True, "pooling": "max"}
+    assert made["training"] == {"temperature": 0.01}
+    assert made["queries"] == {"trained": "1p 2p"}

@@ -23,16 +23,18 @@ else:
 
 import clmpt
 from clmpt.cli.parser import command_parser
-from clmpt.config import Fitting, Pretraining, Reasoning, Training
+from clmpt.config import Experiment, Fitting, Pretraining, Queries, Reasoning, Training
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
 MADE = "<!-- Made by tools/reference.py from the code. -->\n\n"
 SETTINGS = {
+    "experiment": (Experiment, "`clmpt reproduce`"),
+    "queries": (Queries, "`clmpt reproduce`"),
     "fitting": (Fitting, "`clmpt fit`"),
-    "pretraining": (Pretraining, "`clmpt pretrain`, `clmpt fit`"),
-    "reasoning": (Reasoning, "`clmpt train`, `clmpt fit`"),
-    "training": (Training, "`clmpt train`, `clmpt fit`"),
+    "pretraining": (Pretraining, "`clmpt pretrain`, `clmpt fit`, `clmpt reproduce`"),
+    "reasoning": (Reasoning, "`clmpt train`, `clmpt fit`, `clmpt reproduce`"),
+    "training": (Training, "`clmpt train`, `clmpt fit`, `clmpt reproduce`"),
 }
 
 

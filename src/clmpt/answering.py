@@ -26,6 +26,7 @@ from clmpt.neural.checkpoint import (
 from clmpt.neural.devices import find_device
 from clmpt.neural.reasoners.hop_by_hop import HopByHop
 from clmpt.neural.reasoners.reasoner import NeuralReasoner, Reasoner
+from clmpt.run_folder import is_finished
 from clmpt.symbolic.solver import solve
 
 # A fitted model's folder: a graph, and a reasoner for it.
@@ -149,8 +150,7 @@ def model_of(folder: str | Path) -> Path:
     folder = Path(folder)
     if not (folder / GRAPH).is_dir():
         return folder
-    begun, finished = (folder / "run.json").exists(), (folder / "finished.json").exists()
-    if begun and not finished:
+    if (folder / "run.json").exists() and not is_finished(folder):
         raise DataError(f"'{folder}' is not finished. The command that began it goes on with it.")
     if not is_reasoner(folder / REASONER):
         raise DataError(f"'{folder}' is damaged: it has no model. Run what made it again.")

@@ -7,7 +7,6 @@ steps are measured in turn, so that noise meets both alike.
 from __future__ import annotations
 
 import statistics
-import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -24,6 +23,7 @@ from clmpt.graph.query_store import AnswerSets, QueryGroup
 from clmpt.logic.formula import placeholders
 from clmpt.logic.shapes import shape
 from clmpt.neural.batching import batch_queries
+from clmpt.neural.devices import peak_memory
 from clmpt.neural.predictors.complex import ComplEx
 from clmpt.neural.reasoners.clmpt import MessagePassing
 from clmpt.neural.reasoners.models import fresh_reasoner
@@ -176,7 +176,7 @@ def _training(
         "encoder_flops_spent": needed,  # dropout leaves nothing to share
         "peak_flops_per_second": peak,
         "fraction_of_peak": needed / seconds / peak,
-        "peak_memory_bytes": _memory(),
+        "peak_memory_bytes": peak_memory(trainer.device),
     }
 
 
@@ -242,13 +242,3 @@ def _watched_training(trainer: Trainer, clock: Clock) -> Iterator[None]:
     finally:
         del optimizer.step
         Tensor.backward = backward  # type: ignore[method-assign]
-
-
-def _memory() -> int:
-    """The most this process has held, in bytes; 0 where that cannot be asked."""
-    if sys.platform == "win32":
-        return 0
-    import resource
-
-    unit = 1 if sys.platform == "darwin" else 1024
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit

@@ -10,7 +10,8 @@ from html import escape
 _WIDTH, _HEIGHT = 420, 300
 _LEFT, _RIGHT, _TOP, _BOTTOM = 58, 16, 34, 44
 _LONGEST_NAME = 9
-_COLOURS = ("#0969da", "#cf222e", "#1a7f37", "#8250df", "#bf8700", "#57606a")
+_LEGEND_LINE = 20
+_COLOURS = ("#0969da", "#cf222e", "#1a7f37", "#8250df", "#bf8700", "#57606a", "#1b7c83", "#bf3989")
 _STYLE = """
 text { font: 12px system-ui, sans-serif; fill: #1b1f24; }
 .title { font-size: 13px; font-weight: 600; }
@@ -40,14 +41,15 @@ class Chart:
 def draw_charts(charts: Sequence[Chart]) -> str:
     """Charts side by side, with one legend below when there is more than one line in a chart."""
     names = list(dict.fromkeys(line.name for chart in charts for line in chart.lines))
-    legend = 24 if len(names) > 1 else 0
-    width, height = _WIDTH * len(charts), _HEIGHT + legend
+    width = _WIDTH * len(charts)
+    legend = _legend_height(names, width) if len(names) > 1 else 0
+    height = _HEIGHT + legend
     parts = [
         f'<g transform="translate({number * _WIDTH} 0)">{_draw(chart, names)}</g>'
         for number, chart in enumerate(charts)
     ]
     if legend:
-        parts.append(_legend(names, height - 10))
+        parts.append(_legend(names, _HEIGHT + 14, width))
     title = escape("; ".join(chart.title for chart in charts))
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" '
@@ -113,14 +115,30 @@ def _text(x: float, y: float, content: str, anchor: str) -> str:
     return f'<text class="tick" x="{x}" y="{y}" text-anchor="{anchor}">{escape(content)}</text>'
 
 
-def _legend(names: list[str], y: float) -> str:
-    parts, x = [], float(_LEFT)
-    for number, name in enumerate(names):
-        colour = _COLOURS[number % len(_COLOURS)]
-        parts.append(f'<path class="line" stroke="{colour}" d="M{x} {y - 4}h18"/>')
-        parts.append(f'<text x="{x + 24}" y="{y}">{escape(name)}</text>')
-        x += 48 + 7 * len(name)
+def _legend(names: list[str], y: float, width: float) -> str:
+    """Names with their colours, in as many lines as they need."""
+    parts = []
+    for number, (name, (x, line)) in enumerate(zip(names, _places(names, width), strict=True)):
+        colour, below = _COLOURS[number % len(_COLOURS)], y + line * _LEGEND_LINE
+        parts.append(f'<path class="line" stroke="{colour}" d="M{x} {below - 4}h18"/>')
+        parts.append(f'<text x="{x + 24}" y="{below}">{escape(name)}</text>')
     return "".join(parts)
+
+
+def _places(names: Sequence[str], width: float) -> list[tuple[float, int]]:
+    found: list[tuple[float, int]] = []
+    x, line = float(_LEFT), 0
+    for name in names:
+        needed = 48 + 7 * len(name)
+        if found and x + needed > width:
+            x, line = float(_LEFT), line + 1
+        found.append((x, line))
+        x += needed
+    return found
+
+
+def _legend_height(names: Sequence[str], width: float) -> int:
+    return 4 + _LEGEND_LINE * (1 + max((line for _, line in _places(names, width)), default=0))
 
 
 @dataclass(frozen=True)
@@ -163,6 +181,50 @@ def draw_bars(title: str, bars: Sequence[Bars]) -> str:
         f'width="{width}" height="{_HEIGHT}" role="img"><title>{escape(title)}</title>'
         f"<style>{_STYLE}</style>"
         f'<rect width="{width}" height="{_HEIGHT}" fill="#ffffff"/>{"".join(parts)}</svg>\n'
+    )
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """Values of one thing, a bar for each series."""
+
+    name: str
+    values: Sequence[float]
+
+
+def draw_clusters(title: str, series: Sequence[str], clusters: Sequence[Cluster]) -> str:
+    """Bars in clusters, a colour for each series, with a legend below."""
+    room = max(44.0, 9.0 * len(series) + 14)
+    legend = _legend_height(series, _LEFT + _RIGHT + room * len(clusters))
+    width = round(max(_WIDTH, _LEFT + _RIGHT + room * len(clusters)))
+    height = _HEIGHT + legend
+    y_ticks = ticks(0, max((v for c in clusters for v in c.values), default=0.0) or 1.0)
+
+    def at_y(value: float) -> float:
+        return round(_HEIGHT - _BOTTOM - value / y_ticks[-1] * (_HEIGHT - _TOP - _BOTTOM), 1)
+
+    parts = [f'<text class="title" x="{_LEFT}" y="20">{escape(title)}</text>']
+    for tick in y_ticks:
+        parts.append(f'<path class="grid" d="M{_LEFT} {at_y(tick)}H{width - _RIGHT}"/>')
+        parts.append(_text(_LEFT - 6, at_y(tick) + 4, f"{tick:g}", "end"))
+    bar = (room - 14) / max(len(series), 1)
+    for number, cluster in enumerate(clusters):
+        x = _LEFT + number * room + 7
+        for at, value in enumerate(cluster.values):
+            y = at_y(value)
+            parts.append(
+                f'<rect x="{x + at * bar:.1f}" y="{y}" width="{bar - 1:.1f}" '
+                f'height="{at_y(0) - y:.1f}" fill="{_COLOURS[at % len(_COLOURS)]}">'
+                f"<title>{escape(series[at])}, {escape(cluster.name)}: {value:.1f}</title></rect>"
+            )
+        middle = round(x + (room - 14) / 2, 1)
+        parts.append(_text(middle, _HEIGHT - _BOTTOM + 16, _shortened(cluster.name), "middle"))
+    parts.append(_legend(list(series), _HEIGHT - 6, width))
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" '
+        f'width="{width}" height="{height}" role="img"><title>{escape(title)}</title>'
+        f"<style>{_STYLE}</style>"
+        f'<rect width="{width}" height="{height}" fill="#ffffff"/>{"".join(parts)}</svg>\n'
     )
 
 

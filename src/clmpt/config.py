@@ -6,7 +6,7 @@ An unknown key or a value of the wrong kind is refused with what would be right.
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from difflib import get_close_matches
 from pathlib import Path
@@ -87,6 +87,11 @@ class Pretraining:
                 raise SettingError(f"'{name}' must be above 0, not {getattr(self, name)}.")
         if not 0 <= self.averaging < 1:
             raise SettingError(f"'averaging' must be from 0 on and below 1, not {self.averaging}.")
+
+    @property
+    def width(self) -> int:
+        """How many real numbers an embedding has."""
+        return self.rank * (2 if self.model in ("complex", "rotate") else 1)
 
 
 @dataclass(frozen=True)
@@ -179,6 +184,42 @@ class Fitting:
             raise SettingError(f"'hide' must be from 0 on and below 1, not {self.hide}.")
 
 
+@dataclass(frozen=True)
+class Experiment:
+    """What is reproduced, and what it stands beside."""
+
+    name: str = setting("", "what reports call it; empty: by the reasoner and what is special")
+    benchmark: str = setting("", "whose published figures to show: fb15k, fb15k-237 or nell995")
+    published: str = setting("", "the published row that it repeats")
+    seed: int = setting(0, "same seed, same numbers; of every stage that has none of its own")
+
+    def __post_init__(self) -> None:
+        _check_kinds(self)
+        _at_least("seed", self.seed, 0)
+
+
+@dataclass(frozen=True)
+class Queries:
+    """Which queries an experiment needs, where its folder does not have them."""
+
+    trained: str = setting("1p 2p 3p 2i 3i 2in 3in inp pin pni", "shapes to train on")
+    measured: str = setting("1p 2p 3p 2i 3i ip pi 2u up 2in 3in inp pin pni", "shapes to test")
+    train: int = setting(10_000, "of each trained shape")
+    train_negated: int = setting(1_000, "of each trained shape with a negation")
+    test: int = setting(1_000, "of each measured shape")
+    test_links: int = setting(1_000, "of a measured shape with a single atom")
+    seed: int = setting(0, "same seed, same queries")
+
+    def __post_init__(self) -> None:
+        _check_kinds(self)
+        for name in ("train", "train_negated", "test", "test_links"):
+            _at_least(name, getattr(self, name), 1)
+        _at_least("seed", self.seed, 0)
+        for name in ("trained", "measured"):
+            if not getattr(self, name).split():
+                raise SettingError(f"'{name}' must name a shape at least.")
+
+
 _DISTANCE = {"learning_rate": 1e-3, "initial_scale": 0.05, "epochs": 100, "batch": 512}
 DEFAULTS: dict[str, Pretraining] = {
     "complex": Pretraining(),
@@ -225,6 +266,16 @@ def fitting(given: Mapping[str, Any]) -> Fitting:
     return Fitting(**given)
 
 
+def experiment(given: Mapping[str, Any]) -> Experiment:
+    _check_names(Experiment, given)
+    return Experiment(**given)
+
+
+def queries(given: Mapping[str, Any]) -> Queries:
+    _check_names(Queries, given)
+    return Queries(**given)
+
+
 def _check_names(kind: type[Any], given: Mapping[str, Any]) -> None:
     known = [field.name for field in fields(kind)]
     for name in given:
@@ -232,6 +283,92 @@ def _check_names(kind: type[Any], given: Mapping[str, Any]) -> None:
             near = get_close_matches(name, known, 1)
             hint = f"Did you mean '{near[0]}'?" if near else f"There are: {', '.join(known)}."
             raise SettingError(f"There is no setting '{name}'. {hint}")
+
+
+# --- recipes --------------------------------------------------------------------------------------
+
+KINDS: dict[str, type[Any]] = {
+    "experiment": Experiment,
+    "queries": Queries,
+    "fitting": Fitting,
+    "pretraining": Pretraining,
+    "reasoning": Reasoning,
+    "training": Training,
+}
+_MOST_BASES = 4
+Tables = dict[str, dict[str, Any]]
+
+
+def read_recipe(path: str | Path) -> Tables:
+    """A recipe's tables, each of which is for some command.
+
+    A recipe may name another one of its folder as its `base`, and then says only what differs.
+    """
+    path, tables = Path(path), read_toml(path)
+    merged: Tables = {}
+    for _ in range(_MOST_BASES):
+        base = tables.pop("base", None)
+        for name, content in tables.items():
+            if name not in KINDS or not isinstance(content, dict):
+                known = ", ".join(f"[{name}]" for name in KINDS)
+                raise SettingError(f"'{path}' has '{name}'; it may have the tables {known}.")
+            merged[name] = {**content, **merged.get(name, {})}
+        if base is None:
+            return merged
+        if not isinstance(base, str) or Path(base).name != base:
+            raise SettingError(f"The base of '{path}' must be a file of the same folder.")
+        path = path.parent / base
+        tables = read_toml(path)
+    raise SettingError(f"'{path}' stands on more than {_MOST_BASES} recipes, or on itself.")
+
+
+def changed(tables: Tables, assignments: Sequence[str]) -> Tables:
+    """Tables with settings given as `table.name=value`, or `name=value` where only one has it.
+
+    >>> changed({"training": {"batch": 512}}, ["training.batch=64", "rank=8", "decay=cosine"])
+    Traceback (most recent call last):
+    clmpt.errors.SettingError: Say which 'decay' is meant: pretraining.decay or training.decay.
+    >>> changed({"training": {"batch": 512}}, ["training.batch=64", "rank=8"])
+    {'training': {'batch': 64}, 'pretraining': {'rank': 8}}
+    """
+    found = {name: dict(table) for name, table in tables.items()}
+    for assignment in assignments:
+        key, equals, text = assignment.partition("=")
+        if not equals:
+            raise SettingError(f"'{assignment}' should be NAME=VALUE, such as training.batch=64.")
+        table, dot, name = key.strip().rpartition(".")
+        if dot and table not in KINDS:
+            raise SettingError(f"There is no table '{table}'. There are: {', '.join(KINDS)}.")
+        if not dot:
+            table = _only_table(name)
+        _check_names(KINDS[table], {name: None})
+        found.setdefault(table, {})[name] = _value(text)
+    return found
+
+
+def _only_table(name: str) -> str:
+    having = [
+        table
+        for table, kind in KINDS.items()
+        if table != "fitting" and name in (field.name for field in fields(kind))
+    ]
+    if len(having) > 1:
+        listed = " or ".join(f"{table}.{name}" for table in having)
+        raise SettingError(f"Say which '{name}' is meant: {listed}.")
+    if not having:
+        known = [field.name for kind in KINDS.values() for field in fields(kind)]
+        near = get_close_matches(name, known, 1)
+        hint = f" Did you mean '{near[0]}'?" if near else ""
+        raise SettingError(f"There is no setting '{name}'.{hint}")
+    return having[0]
+
+
+def _value(text: str) -> Any:
+    """A value as TOML has it; anything else is taken as plain text."""
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except (ValueError, RecursionError):
+        return text.strip()
 
 
 def read_toml(path: str | Path) -> dict[str, Any]:

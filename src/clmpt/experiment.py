@@ -24,7 +24,7 @@ from clmpt.graph.knowledge_graph import KnowledgeGraph
 from clmpt.graph.links import links_of
 from clmpt.graph.query_store import QueryGroup, QuerySet
 from clmpt.neural.checkpoint import save_reasoner, save_vocabulary, save_weights
-from clmpt.neural.devices import find_device
+from clmpt.neural.devices import find_device, forget_peak_memory, peak_memory
 from clmpt.neural.predictors.models import fresh_predictor
 from clmpt.neural.predictors.predictor import EmbeddingPredictor
 from clmpt.neural.predictors.pretraining import Pretrainer
@@ -39,7 +39,6 @@ from clmpt.symbolic import sampling
 SAVE_SECONDS = 120.0  # how much work a kill can cost
 _VALID_QUERIES = "valid.queries"
 _VALIDATION = 4  # what random numbers are for; see neural/training.py
-_MOST_HARD = 100  # answers of a validation query, as in BetaE's
 
 
 @dataclass
@@ -52,6 +51,7 @@ class Tally:
     best: float | None = None  # validation MRR
     best_epoch: float = 0
     worse: int = 0  # validations since the best
+    memory: int = 0  # bytes held at most
 
 
 @dataclass(frozen=True)
@@ -103,6 +103,7 @@ class _Course:
     validate_steps: int
     validate: Callable[[], Validation] | None
     keep: Callable[[dict[str, Any]], None]
+    device: torch.device
 
 
 def pretrain(
@@ -150,6 +151,7 @@ def pretrain(
         trainer.steps_per_epoch * settings.validate_every,
         validate if has_facts(graph, "valid") else None,
         keep,
+        predictor.entities_ED.device,
     )
     yield from _follow(run, trainer, course, save_seconds)
 
@@ -206,7 +208,13 @@ def train(
     interval = settings.validate_every or trainer.steps_per_epoch
     epochs = math.ceil(trainer.steps / trainer.steps_per_epoch)
     course = _Course(
-        epochs, settings.patience, interval, interval, validate if asked else None, keep
+        epochs,
+        settings.patience,
+        interval,
+        interval,
+        validate if asked else None,
+        keep,
+        trainer.device,
     )
     yield from _follow(run, trainer, course, save_seconds)
 
@@ -224,7 +232,7 @@ def _validation_queries(
                 group.take(np.sort(random.permutation(rows)[: settings.validation_queries]))
             )
     elif has_facts(graph, "valid") and has_facts(graph, "train"):
-        protocol = sampling.Protocol(OBSERVED["valid"], FULL["valid"], _MOST_HARD)
+        protocol = sampling.Protocol(OBSERVED["valid"], FULL["valid"], sampling.MOST_HARD)
         for group in queries.groups:
             count = settings.validation_queries
             chosen.append(sampling.sample(group.template, graph, protocol, count, settings.seed))
@@ -255,9 +263,12 @@ def _follow(
     clock = time.perf_counter() - tally.seconds
     saved = time.perf_counter()
 
+    forget_peak_memory(course.device)
+
     def save() -> None:
         nonlocal saved
         tally.seconds = time.perf_counter() - clock
+        tally.memory = max(tally.memory, peak_memory(course.device))
         run.save_state(trainer.state(), asdict(tally))
         saved = time.perf_counter()
 
@@ -292,6 +303,7 @@ def _follow(
             if stop_asked():
                 save()
                 raise KeyboardInterrupt
+    tally.memory = max(tally.memory, peak_memory(course.device))
     run.finish(asdict(tally))
 
 
@@ -337,12 +349,12 @@ def _exploded(what: str, out: Path) -> TrainingError:
 
 
 def _tally(remembered: dict[str, Any], out: Path) -> Tally:
-    found = {field.name: remembered.get(field.name) for field in fields(Tally)}
+    found = {field.name: remembered.get(field.name, field.default) for field in fields(Tally)}
     for name, value in found.items():
         fits = isinstance(value, int | float) and value >= 0
         if not fits and (name, value) != ("best", None):
             raise DataError(f"The state in '{out}' is damaged. Remove the folder to start anew.")
-    return Tally(**found)  # type: ignore[arg-type]
+    return Tally(**found)
 
 
 @contextmanager

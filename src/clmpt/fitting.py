@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,23 +17,27 @@ import torch
 
 from clmpt.answering import GRAPH, REASONER, Answerer
 from clmpt.config import Fitting
-from clmpt.errors import DataError
-from clmpt.experiment import Progress, has_facts, pretrain, train
+from clmpt.experiment import has_facts
 from clmpt.graph.benchmarks import FULL, OBSERVED, train_split
 from clmpt.graph.knowledge_graph import KnowledgeGraph
 from clmpt.graph.query_store import QuerySet
 from clmpt.graph.splitting import hold_out, in_one_split
-from clmpt.graph.storage import open_json
 from clmpt.logic.shapes import EPFO, NEGATION, shape
-from clmpt.neural.checkpoint import is_whole, open_checkpoint, open_reasoner
-from clmpt.neural.devices import find_device
-from clmpt.neural.reasoners.hop_by_hop import HopByHop
-from clmpt.neural.reasoners.reasoner import NeuralReasoner, Reasoner
+from clmpt.neural.reasoners.reasoner import Reasoner
 from clmpt.planning import TRAINED_SHAPES, Plan, plan_for
-from clmpt.report import evaluate
 from clmpt.run_folder import RunFolder
+from clmpt.stages import (
+    Stage,
+    counted,
+    make_predictor,
+    make_reasoner,
+    measure,
+    predictor_in,
+    read_report,
+    reasoner_in,
+)
 from clmpt.symbolic.making import Wanted, make_queries, partial_folder
-from clmpt.symbolic.sampling import Protocol
+from clmpt.symbolic.sampling import MOST_HARD, Protocol
 
 PREDICTOR = "predictor"
 TRAIN_QUERIES = "train.queries"
@@ -43,17 +46,6 @@ REPORT = "report"
 HOP_REPORT = "report-hop-by-hop"
 MEASURED_SHAPES: tuple[str, ...] = (*EPFO, *NEGATION)
 _ONE_THREAD = 200  # entities, up to which tensors are so small that more threads only wait
-_MOST_HARD = 100  # answers of a test query, as in BetaE's
-
-
-@dataclass(frozen=True)
-class Stage:
-    """How far a fit is: the stage's name, how much of it is done, and a line about it."""
-
-    name: str
-    done: int
-    total: int
-    line: str = ""
 
 
 @dataclass(frozen=True)
@@ -147,22 +139,20 @@ class _Work:
         self.measure()
 
     def pretrain(self) -> None:
-        if not (self.out / PREDICTOR / "finished.json").exists():
-            steps = pretrain(self.graph, self.plan.pretraining, self.out / PREDICTOR, self.source)
-            with closing(steps):
-                for now in steps:
-                    self.tell("pre-training", now)
+        make_predictor(
+            self.graph, self.plan.pretraining, self.out / PREDICTOR, self.source, self.progress
+        )
 
     def sample(self) -> None:
         chosen, split = self.plan.fitting, train_split(self.graph)
         own = Protocol((split,), (split,))
         wanted = [(TRAIN_QUERIES, TRAINED_SHAPES, own, chosen.queries)]
         if self.hidden:
-            held_out = Protocol(self.there(OBSERVED), self.there(FULL), _MOST_HARD)
+            held_out = Protocol(self.there(OBSERVED), self.there(FULL), MOST_HARD)
             wanted.append((TEST_QUERIES, MEASURED_SHAPES, held_out, chosen.test_queries))
         total, before = sum(len(shapes) * count for _, shapes, _, count in wanted), 0
         for name, shapes, protocol, count in wanted:
-            tell = partial(self.tell_sampled, before, total)
+            tell = counted(self.progress, "sampling queries", before, total)
             self.make(self.out / name, [(shape(text), count) for text in shapes], protocol, tell)
             before += len(shapes) * count
 
@@ -175,34 +165,17 @@ class _Work:
             seed = self.plan.fitting.seed
             make_queries(self.graph, wanted, protocol, path, seed, progress=tell)
 
-    def tell_sampled(self, before: int, total: int, what: str, done: int) -> None:
-        self.progress(Stage("sampling queries", before + done, total, what))
-
     def train(self) -> None:
-        if (self.out / REASONER / "finished.json").exists():
-            if not is_whole(self.out / REASONER):
-                raise DataError(
-                    f"'{self.out / REASONER}' is damaged. Remove that folder, and the same command "
-                    "makes it again."
-                )
-            return
-        made = QuerySet.open(self.out / TRAIN_QUERIES)
-        queries = QuerySet(tuple(group for group in made.groups if len(group)), made.about)
-        if not queries.groups:
-            raise DataError("The graph is too small: not a single question could be made from it.")
-        predictor = open_checkpoint(self.out / PREDICTOR).predictor
-        steps = train(
+        make_reasoner(
             self.graph,
-            predictor,
-            queries,
+            self.out / PREDICTOR,
+            QuerySet.open(self.out / TRAIN_QUERIES),
             self.plan.reasoning,
             self.plan.training,
             self.out / REASONER,
             self.source,
+            self.progress,
         )
-        with closing(steps):
-            for now in steps:
-                self.tell("training", now)
 
     def measure(self) -> None:
         missing = [name for name in (REPORT, HOP_REPORT) if not (self.out / name).exists()]
@@ -212,30 +185,24 @@ class _Work:
         if not groups:
             return
         queries, whole = sum(map(len, groups)), self.graph.view(*self.there(FULL))
+        device = self.plan.training.device
         for number, name in enumerate(missing):
-            model, reasoner = self.measured(name)
-            report = evaluate(
-                reasoner,
+            measure(
+                self.measured(name, device),
                 groups,
-                model,
                 whole,
                 self.there(OBSERVED),
                 {"split": self.hidden},
-                partial(self.tell_measured, number * queries, len(missing) * queries),
+                self.out / name,
+                counted(self.progress, "measuring", number * queries, len(missing) * queries),
+                device,
             )
-            report.save(self.out / name)
 
-    def measured(self, name: str) -> tuple[str, Reasoner]:
+    def measured(self, name: str, device: str) -> tuple[str, Reasoner]:
         """What a report is about: the reasoner, or the predictor alone."""
-        device = find_device(self.plan.training.device)
         if name == REPORT:
-            model = open_reasoner(self.out / REASONER, device).model
-            return self.plan.reasoning.reasoner.upper(), NeuralReasoner(model)
-        predictor = open_checkpoint(self.out / PREDICTOR, device).predictor
-        return "predictor, hop by hop", HopByHop(predictor, len(self.graph.relations))
-
-    def tell_measured(self, before: int, total: int, what: str, done: int) -> None:
-        self.progress(Stage("measuring", before + done, total, what))
+            return reasoner_in(self.out / REASONER, device)
+        return predictor_in(self.out / PREDICTOR, len(self.graph.relations), device)
 
     @property
     def hidden(self) -> str:
@@ -252,20 +219,6 @@ class _Work:
     def source(self) -> str:
         return str((self.out / GRAPH).resolve())
 
-    def tell(self, name: str, now: Progress) -> None:
-        best = f", validation MRR {now.best:.3f}" if now.best is not None else ""
-        self.progress(Stage(name, now.step, now.steps, f"loss {now.loss:.3f}{best}"))
-
 
 def _read_report(folder: Path) -> dict[str, Any] | None:
-    if not (folder / "report.json").exists():
-        return None
-    way_out = f"Remove '{folder}', and the same command makes it again."
-    try:
-        found = open_json(folder / "report.json")
-        float(found["mean"])
-        for row in found["shapes"]:
-            _ = str(row["shape"]), float(row["mrr"]), int(row["count"]), list(row["notes"])
-    except (DataError, KeyError, TypeError, ValueError):
-        raise DataError(f"'{folder}/report.json' is damaged. {way_out}") from None
-    return dict(found)
+    return read_report(folder) if (folder / "report.json").exists() else None

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from clmpt.answering import Answerer
-from clmpt.fitting import Stage
 from clmpt.fitting import fit as fit_in_stages
 from clmpt.graph.benchmarks import open_graph
 from clmpt.graph.knowledge_graph import KnowledgeGraph
 from clmpt.planning import plan_for
+from clmpt.stages import Stage
 
 
 def fit(

@@ -136,12 +136,12 @@ def plan_for(graph: KnowledgeGraph, given: Mapping[str, Mapping[str, Any]] | Non
     seeded = {"seed": chosen.seed}
     before = pretraining({**seeded, **settings("pretraining")})
     if "epochs" not in (given or {}).get("pretraining", {}):
-        an_epoch = 12 * graph.index.triples * len(graph.entities) * _width(before)
+        an_epoch = 12 * graph.index.triples * len(graph.entities) * before.width
         before = replace(before, epochs=max(1, min(before.epochs, _MOST_WORK // max(an_epoch, 1))))
     model = reasoning(settings("reasoning"))
-    if model.reasoner == "clmpt" and _width(before) % model.heads:
+    if model.reasoner == "clmpt" and before.width % model.heads:
         raise SettingError(
-            f"{model.heads} heads do not divide the predictor's width of {_width(before)}."
+            f"{model.heads} heads do not divide the predictor's width of {before.width}."
         )
     return Plan(chosen, before, model, training({**seeded, **settings("training")}))
 
@@ -152,35 +152,72 @@ _A_STEP = 0.02  # seconds that a step takes however little there is to do
 _BYTES_A_SECOND = 5e9  # that plain arithmetic on a table moves
 _START = 400 * 2**20  # bytes that Python and PyTorch take before any work
 _RANKED_AT_ONCE = 2**25  # scores in memory while measuring
+_SAMPLED_A_SECOND = 8_000  # queries, by one process
+
+
+@dataclass(frozen=True)
+class Work:
+    """Operations of matrix products, bytes moved, and seconds that nothing makes shorter."""
+
+    products: float = 0.0
+    bytes: float = 0.0
+    fixed: float = 0.0
+
+    def seconds(self, peak: float) -> float:
+        return self.products / (_SHARE_OF_PEAK * peak) + self.bytes / _BYTES_A_SECOND + self.fixed
+
+
+def pretraining_work(graph: KnowledgeGraph, settings: Pretraining) -> Work:
+    questions, size = len(links_of(graph, train_split(graph))), len(graph.entities)
+    steps = settings.epochs * math.ceil(questions / settings.batch)
+    return Work(
+        6 * settings.epochs * questions * _scored(settings, size) * settings.width,
+        12 * 4 * size * settings.width * steps,
+        _A_STEP * steps,
+    )
+
+
+def _scored(settings: Pretraining, size: int) -> int:
+    """How many entities a question is scored against."""
+    return size if settings.model in ("complex", "distmult") else settings.negatives
+
+
+def training_work(
+    size: int, width: int, queries: int, model: Reasoning, settings: Training
+) -> Work:
+    steps = settings.steps or settings.epochs * math.ceil(queries / settings.batch)
+    token = model.encoder_layers * (8.0 * width**2 + 4.0 * width * model.feed_forward)
+    if model.reasoner == "lmpnn":
+        token = 4.0 * width * model.feed_forward / _TOKENS  # its messages are added up first
+    candidates = size if settings.negatives == "all" else settings.negative_count
+    products = 3 * steps * settings.batch * (_TOKENS * token + 2 * candidates * width)
+    moved = steps * (0 if model.frozen else 12 * 4 * size * width)
+    if settings.negatives == "query":
+        moved += 12 * steps * settings.batch * candidates * width
+    return Work(products, moved, _A_STEP * steps)
+
+
+def sampling_work(queries: int, workers: int) -> Work:
+    return Work(fixed=queries / _SAMPLED_A_SECOND / max(workers, 1))
+
+
+def measuring_work(size: int, width: int, queries: int, rows: int = 1) -> Work:
+    """Of scoring every entity `rows` times for each query, and ranking."""
+    return Work(2.0 * queries * rows * size * width, 16.0 * queries * rows * size)
 
 
 def estimate(graph: KnowledgeGraph, plan: Plan) -> Estimate:
     """Time and memory of a fit on the processor, from a short measurement of its speed."""
     before, after, size = plan.pretraining, plan.training, len(graph.entities)
-    width = _width(before)
-    table = 4 * size * width
-    questions = len(links_of(graph, train_split(graph)))
-    scored = size if before.model in ("complex", "distmult") else before.negatives
-    multiplied = 6 * before.epochs * questions * scored * width
-    moved = 12 * table * before.epochs * math.ceil(questions / before.batch)
-
-    token = plan.reasoning.encoder_layers * (8 * width**2 + 4 * width * plan.reasoning.feed_forward)
-    steps = after.steps or after.epochs * len(TRAINED_SHAPES) * plan.fitting.queries // after.batch
-    candidates = size if after.negatives == "all" else after.negative_count
-    multiplied += 3 * steps * after.batch * (_TOKENS * token + 2 * candidates * width)
-    moved += steps * (0 if plan.reasoning.frozen else 12 * table)
-    if after.negatives == "query":
-        moved += 12 * steps * after.batch * candidates * width
-    fixed = _A_STEP * (steps + before.epochs * questions / before.batch)
-    seconds = multiplied / (_SHARE_OF_PEAK * matrix_peak((1024,))) + moved / _BYTES_A_SECOND + fixed
-
-    scores = 4 * before.batch * scored * 3
-    activations = 4 * after.batch * (_TOKENS * (8 * width + 2 * plan.reasoning.feed_forward))
+    queries = len(TRAINED_SHAPES) * plan.fitting.queries
+    peak = matrix_peak((1024,))
+    works = (
+        pretraining_work(graph, before),
+        training_work(size, before.width, queries, plan.reasoning, after),
+    )
+    table = 4 * size * before.width
+    scores = 4 * before.batch * _scored(before, size) * 3
+    activations = 4 * after.batch * (_TOKENS * (8 * before.width + 2 * plan.reasoning.feed_forward))
     ranking = 8 * min(_RANKED_AT_ONCE, 1024 * size)
     memory = _START + max(5 * table + scores, 6 * table + max(3 * activations, ranking))
-    return Estimate(seconds, memory)
-
-
-def _width(settings: Pretraining) -> int:
-    """How many real numbers an embedding has."""
-    return settings.rank * (2 if settings.model in ("complex", "rotate") else 1)
+    return Estimate(sum(work.seconds(peak) for work in works), memory)

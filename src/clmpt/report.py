@@ -18,7 +18,7 @@ import numpy as np
 
 from clmpt.charts import Bars, draw_bars
 from clmpt.evaluation import Figures, Floats, filtered_ranks, united
-from clmpt.graph.builder import no_progress
+from clmpt.graph.builder import no_progress, tell_more
 from clmpt.graph.edges import Ints
 from clmpt.graph.knowledge_graph import KnowledgeGraph
 from clmpt.graph.query_store import QueryGroup
@@ -185,14 +185,10 @@ def evaluate(
     for group in groups:
         if not len(group.hard.entities):
             continue
-        tell = partial(_tell_more, progress, group.name, done) if progress else no_progress
+        tell = partial(tell_more, progress, group.name, done) if progress else no_progress
         shapes.append(_evaluate_group(reasoner, group, missing, tell))
         done += len(group)
     return Report(model, tuple(shapes), observed, about or {})
-
-
-def _tell_more(progress: Callable[[str, int], None], name: str, before: int, done: int) -> None:
-    progress(name, before + done)
 
 
 def _evaluate_group(

@@ -136,7 +136,7 @@ class RunFolder:
 
     @property
     def is_finished(self) -> bool:
-        return (self.path / _FINISHED).exists()
+        return is_finished(self.path)
 
     # --- what it found ----------------------------------------------------------------------------
 
@@ -149,6 +149,11 @@ class RunFolder:
     def _cut_log(self, length: int) -> None:
         if (self.path / _LOG).exists() and (self.path / _LOG).stat().st_size > length:
             os.truncate(self.path / _LOG, length)
+
+
+def is_finished(folder: str | Path) -> bool:
+    """Whether a folder holds a run that came to its end."""
+    return (Path(folder) / _FINISHED).exists()
 
 
 def read_log(folder: str | Path) -> list[dict[str, Any]]:

@@ -16,8 +16,8 @@ import pytest
 
 import clmpt
 from clmpt.cli.main import main
-from clmpt.fitting import Stage
 from clmpt.planning import estimate, plan_for
+from clmpt.stages import Stage
 from toy import random_graph
 
 Captured = pytest.CaptureFixture[str]

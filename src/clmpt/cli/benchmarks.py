@@ -19,10 +19,8 @@ from clmpt.logic.shapes import shape
 from clmpt.symbolic.hardness import hard_answer_counts
 from clmpt.symbolic.making import make_queries, partial_folder, write_queries
 from clmpt.symbolic.query_text import NEEDS_GRAPH, instantiate, open_queries
-from clmpt.symbolic.sampling import Protocol
+from clmpt.symbolic.sampling import MOST_HARD, Protocol
 from clmpt.symbolic.verification import verify_group
-
-_MAX_HARD = 100  # what BetaE allows a validation or test query
 
 
 def sample_queries(options: argparse.Namespace) -> None:
@@ -59,7 +57,7 @@ def _protocol(graph: KnowledgeGraph, options: argparse.Namespace) -> Protocol:
     observed, full = OBSERVED.get(split, (split,)), FULL.get(split, (split,))
     graph.view(*full)
     held_out = set(full) != set(observed)
-    return Protocol(observed, full, options.max_answers or (_MAX_HARD if held_out else 0))
+    return Protocol(observed, full, options.max_answers or (MOST_HARD if held_out else 0))
 
 
 def queries(options: argparse.Namespace) -> None:

@@ -22,14 +22,15 @@ from clmpt.cli.output import (
     stages,
     tell,
 )
-from clmpt.cli.predictors import memory_named, recipe_tables
-from clmpt.config import Fitting
+from clmpt.cli.predictors import memory_named
+from clmpt.config import Fitting, read_recipe
 from clmpt.fitting import Fitted, begin, divide, fit
 from clmpt.graph.knowledge_graph import KnowledgeGraph
 from clmpt.graph.readers import split_and_path
 from clmpt.graph.splitting import MOST_HIDDEN
 from clmpt.graph.storage import refuse_existing
 from clmpt.planning import TRAINED_SHAPES, Estimate, Plan, estimate, plan_for
+from clmpt.run_folder import is_finished
 
 _LONG = 12 * 3600.0  # seconds
 
@@ -67,7 +68,7 @@ def fit_and_show(
     graph: KnowledgeGraph, plan: Plan, out: Path, source: str, as_json: bool = False
 ) -> Fitted:
     """Fits with bars; a folder that is finished is opened at once."""
-    done = (out / "finished.json").exists()
+    done = is_finished(out)
     if not (out / "run.json").exists():
         refuse_existing(out)
     try:
@@ -94,10 +95,11 @@ def fit_and_show(
 
 def _given(options: argparse.Namespace) -> dict[str, Any]:
     """What the recipe says by table, then what the command line says."""
-    tables = recipe_tables(options.recipe)
+    tables = read_recipe(options.recipe) if options.recipe else {}
     names = {field.name for field in fields(Fitting)}
     said = {name: vars(options).get(name) for name in names}
-    given = {name: dict(table) for name, table in tables.items()}
+    known = {field.name for field in fields(Plan)}
+    given = {name: dict(table) for name, table in tables.items() if name in known}
     given.setdefault("fitting", {}).update({k: v for k, v in said.items() if v is not None})
     if options.device:
         for table in ("pretraining", "training"):

@@ -84,6 +84,7 @@ def command_parser() -> argparse.ArgumentParser:
     _benchmark_commands(command)
     _predictor_commands(command)
     _reasoner_commands(command)
+    _experiment_commands(command)
     _help_commands(command)
     return parser
 
@@ -341,6 +342,54 @@ def _reasoner_commands(command: _Adder) -> None:
     bench.add_argument(
         "--steps", type=_count, default=3, metavar="N", help="to take the median of (default: 3)"
     )
+
+
+def _experiment_commands(command: _Adder) -> None:
+    data = command(
+        "data",
+        "data:data",
+        "fetch a published benchmark, or take it from a file or folder, and check it",
+        "clmpt data get nell995 --from KG_data.zip",
+    )
+    data.add_argument("action", choices=["get"], metavar="get")
+    data.add_argument("benchmark", choices=["fb15k", "fb15k-237", "nell995"])
+    data.add_argument("--out", metavar="FOLDER", help="where to put it (default: its own name)")
+    data.add_argument("--from", dest="origin", metavar="PATH", help="an archive or a folder")
+    data.add_argument("--url", metavar="URL", help="another place to fetch the archive from")
+
+    run = command(
+        "reproduce",
+        "reproducing:reproduce_experiment",
+        "do an experiment from a recipe: sample, pre-train, train, measure, report",
+        "clmpt reproduce recipes/laptop/nell995.toml --data NELL-betae --out nell",
+    )
+    run.add_argument("recipe", metavar="RECIPE", help="a TOML file with its settings")
+    run.add_argument("--data", required=True, metavar="FOLDER", help="the benchmark")
+    run.add_argument(
+        "--out", required=True, metavar="RUN", help="its folder; variants in one share stages"
+    )
+    run.add_argument("--reasoner", choices=["clmpt", "lmpnn"], help="in place of the recipe's")
+    run.add_argument(
+        "--set",
+        action="append",
+        metavar="NAME=VALUE",
+        help="change a setting, such as training.seed=1",
+    )
+    run.add_argument("--name", help="what reports call it (default: by what is special)")
+    run.add_argument("--plan", action="store_true", help="only show what it would do and take")
+    run.add_argument("--workers", type=_count, metavar="N", help="processes that sample")
+    run.add_argument("--device", help="cpu, cuda, …; auto takes what is there (default)")
+
+    page = command(
+        "report",
+        "reproducing:report",
+        "put runs side by side, beside what was published, on one page",
+        "clmpt report nell --out nell-report",
+    )
+    page.add_argument(
+        "runs", nargs="+", metavar="RUN", help="made by reproduce, or a report of evaluate"
+    )
+    page.add_argument("--out", metavar="FOLDER", help="write the page, as Markdown and as HTML")
 
 
 def _help_commands(command: _Adder) -> None:

@@ -15,7 +15,7 @@ from typing import Any, TypeGuard
 
 from clmpt.charts import Chart, Line, draw_charts
 from clmpt.cli.output import Table, clean, duration, progress, say, show_json, show_table, tell
-from clmpt.config import Pretraining, pretraining, read_toml
+from clmpt.config import Pretraining, pretraining, read_recipe
 from clmpt.errors import DataError, SettingError
 from clmpt.experiment import Progress, pretrain
 from clmpt.graph.benchmarks import open_graph
@@ -24,7 +24,6 @@ from clmpt.neural.checkpoint import save_checkpoint
 from clmpt.neural.predictors.imports import predictor_from_arrays, predictor_from_cqd
 from clmpt.run_folder import read_log
 
-TABLES = ("fitting", "pretraining", "reasoning", "training")
 _REPORT_SECONDS = 30.0  # how often a run without a terminal says how far it is
 
 
@@ -72,22 +71,12 @@ def given_settings(
 
     A recipe may have tables for other commands; this one needs `table`, or one of `also`.
     """
-    tables = recipe_tables(options.recipe)
+    tables = read_recipe(options.recipe) if options.recipe else {}
     if options.recipe and not {table, *also} & set(tables):
         raise SettingError(f"'{options.recipe}' has no table [{table}].")
     names = {field.name for field in fields(kind)}
     said = {k: v for k, v in vars(options).items() if k in names and v is not None}
     return {**tables.get(table, {}), **said}
-
-
-def recipe_tables(path: str | None) -> dict[str, dict[str, Any]]:
-    """The tables of a recipe, each of which is for some command; none without a recipe."""
-    tables = read_toml(path) if path else {}
-    for name, content in tables.items():
-        if name not in TABLES or not isinstance(content, dict):
-            known = ", ".join(f"[{name}]" for name in TABLES)
-            raise SettingError(f"'{path}' has '{name}'; it may have the tables {known}.")
-    return tables
 
 
 def follow(steps: Iterator[Progress]) -> None:

@@ -6,6 +6,7 @@ Weights are safetensors, all else JSON and plain arrays: opening a stranger's fo
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 from collections.abc import Iterator, Mapping
@@ -131,12 +132,27 @@ def is_reasoner(folder: str | Path) -> bool:
 
 
 def is_whole(folder: Path) -> bool:
-    """Whether a reasoner's files are there and its weights are not cut short; reads no numbers."""
+    """Whether a model's files are there and its weights are not cut short; reads no numbers."""
     try:
         with safe_open(folder / _WEIGHTS, "pt"):
-            return is_reasoner(folder)
+            return is_reasoner(folder) or (folder / _ABOUT).exists()
     except (OSError, SafetensorError):
         return False
+
+
+def parameter_counts(folder: Path) -> tuple[int, int]:
+    """How many numbers of a stored model are its predictor's, and how many its own."""
+    counts = {True: 0, False: 0}
+    try:
+        with safe_open(folder / _WEIGHTS, "pt") as file:
+            for name in file.keys():  # noqa: SIM118
+                of_predictor = name.startswith(_PREDICTOR) or not is_reasoner(folder)
+                found = file.get_slice(name)
+                if found.get_dtype() not in ("I64", "I32", "BOOL"):
+                    counts[of_predictor] += math.prod(found.get_shape())
+    except (OSError, SafetensorError) as error:
+        raise DataError(f"'{folder}' does not hold what it should ({error}). {_WAY_OUT}") from None
+    return counts[True], counts[False]
 
 
 def open_reasoner(folder: str | Path, device: torch.device | str = "cpu") -> ReasonerCheckpoint:

@@ -1,10 +1,16 @@
-"""Where tensors live."""
+"""Where tensors live, and how much room they take there."""
 
 from __future__ import annotations
+
+import contextlib
+import re
+from pathlib import Path
 
 import torch
 
 from clmpt.errors import SettingError
+
+_FORGET, _STATUS = Path("/proc/self/clear_refs"), Path("/proc/self/status")
 
 
 def find_device(name: str) -> torch.device:
@@ -20,3 +26,27 @@ def find_device(name: str) -> torch.device:
             f"The device '{name}' cannot be used here. Try 'cpu' or 'auto'."
         ) from None
     return device
+
+
+def forget_peak_memory(device: torch.device) -> None:
+    """Lets `peak_memory` count from here on; where that cannot be, it counts from the start."""
+    if device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats(device)
+    else:
+        with contextlib.suppress(OSError):  # Linux alone has this
+            _FORGET.write_text("5")
+
+
+def peak_memory(device: torch.device) -> int:
+    """The most bytes held: of a GPU's memory, or by this process; 0 where that is not known."""
+    if device.type == "cuda":
+        return torch.cuda.max_memory_allocated(device)
+    try:
+        found = re.search(r"VmHWM:\s+(\d+) kB", _STATUS.read_text())
+        return 1024 * int(found[1]) if found else 0
+    except OSError:
+        with contextlib.suppress(ImportError):
+            import resource
+
+            return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss  # bytes, on macOS
+        return 0

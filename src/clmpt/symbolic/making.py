@@ -10,6 +10,7 @@ from typing import Any
 
 import clmpt
 from clmpt.errors import DataError, SamplingError
+from clmpt.graph.builder import tell_more
 from clmpt.graph.knowledge_graph import KnowledgeGraph
 from clmpt.graph.query_store import QueryGroup, QuerySet
 from clmpt.graph.storage import new_file, open_json, refuse_existing, save_json
@@ -56,7 +57,7 @@ def make_queries(
         for number, (template, count) in enumerate(wanted):
             group = parts.load(number)
             if group is None:
-                tell = partial(_tell_more, progress, name_of(template), before)
+                tell = partial(tell_more, progress, name_of(template), before)
                 group = sampler.sample(template, protocol, count, seed, tell)
                 parts.save(number, group)
             groups.append(group)
@@ -77,10 +78,6 @@ def write_queries(queries: QuerySet, graph: KnowledgeGraph | None, out: Path) ->
 
 def partial_folder(out: Path) -> Path:
     return out.with_name(out.name + ".partial")
-
-
-def _tell_more(progress: Callable[[str, int], None], name: str, before: int, found: int) -> None:
-    progress(name, before + found)
 
 
 class _Parts:

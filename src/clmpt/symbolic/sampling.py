@@ -33,6 +33,7 @@ from clmpt.symbolic.grounding import Grounder, Grounding
 from clmpt.symbolic.solver import solve_many
 
 CHUNK = 4096
+MOST_HARD = 100  # answers that BetaE allows a validation or test query
 # So many chunks in a row without a new query mean that there are no more; fewer in a small graph,
 # of which a chunk sees more.
 _BARREN_CHUNKS, _LEAST_BARREN, _FACTS_PER_CHUNK = 40, 4, 250

@@ -1,0 +1,416 @@
+"""Runs side by side, beside what was published: figures, costs, curves, settings, versions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, TypeGuard
+
+from clmpt.charts import Chart, Cluster, Line, draw_charts, draw_clusters
+from clmpt.config import read_toml
+from clmpt.errors import DataError
+from clmpt.graph.query_store import QuerySet
+from clmpt.graph.storage import new_folder, open_json
+from clmpt.neural.checkpoint import parameter_counts
+from clmpt.page import Block, Bullets, Heading, Page, Picture, Table, Text
+from clmpt.reproduction import Variant, variants_in
+from clmpt.run_folder import read_log
+from clmpt.stages import read_report
+
+_PUBLISHED = Path(__file__).with_name("published.toml")
+_COMPARED = ("CQD-CO", "LMPNN", "CLMPT")  # published rows that are shown beside any run
+_DASH = "–"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A row of the comparison: a model that was measured, and what is known about it."""
+
+    name: str
+    report: dict[str, Any]
+    benchmark: str = ""
+    published: str = ""  # which published row it repeats
+    costs: dict[str, float] = field(default_factory=dict)
+    training_log: list[dict[str, Any]] = field(default_factory=list)
+    pretraining_log: list[dict[str, Any]] = field(default_factory=list)
+    settings: dict[str, Any] = field(default_factory=dict)
+    provenance: dict[str, Any] = field(default_factory=dict)
+    queries: dict[str, str] = field(default_factory=dict)  # by split, where they come from
+
+    def mrr(self, shape: str) -> float | None:
+        return next((float(s["mrr"]) for s in self.report["shapes"] if s["shape"] == shape), None)
+
+    def cell(self, column: str) -> str:
+        """MRR times 100, of a shape or an average."""
+        value = self.report[column] if column in self.report else self.mrr(column)
+        return f"{100 * value:.1f}" if _is_number(value) else _DASH
+
+
+def entries_in(folder: str | Path) -> list[Entry]:
+    """What was measured in a folder: experiments of `reproduce`, or a report of `evaluate`."""
+    folder = Path(folder)
+    if (folder / "report.json").exists():
+        return [Entry(_name_in(folder), read_report(folder))]
+    variants = variants_in(folder)
+    if not variants:
+        raise DataError(
+            f"There is nothing to report in '{folder}': neither a finished experiment of "
+            "'clmpt reproduce' nor a report of 'clmpt evaluate'."
+        )
+    found = [_of_variant(variant) for variant in variants]
+    hops = {variant.folders["hops"]: variant for variant in variants}
+    return found + [_hop_by_hop(place, variant) for place, variant in hops.items()]
+
+
+def _name_in(folder: Path) -> str:
+    return str(read_report(folder).get("model", folder.name))
+
+
+def _of_variant(variant: Variant) -> Entry:
+    places = variant.folders
+    about = variant.settings["experiment"]
+    report = read_report(places["report"])
+    of_predictor, own = parameter_counts(places["reasoner"])
+    frozen = bool(variant.settings["reasoning"]["frozen"])
+    trained = open_json(places["reasoner"] / "finished.json")
+    costs = {
+        **_pretraining_costs(places["predictor"]),
+        "training": trained.get("seconds"),
+        "steps": trained.get("steps_done"),
+        "training memory": trained.get("memory"),
+        "evaluation": report.get("seconds"),
+        "evaluation memory": report.get("memory"),
+        "trained": own + (0 if frozen else of_predictor),
+        "frozen": of_predictor if frozen else 0,
+    }
+    return Entry(
+        variant.name,
+        report,
+        str(about["benchmark"]),
+        str(about["published"]),
+        {name: value for name, value in costs.items() if _is_number(value)},
+        read_log(places["reasoner"]),
+        read_log(places["predictor"]),
+        variant.settings,
+        variant.provenance,
+        {split: _origin(places[split]) for split in ("train", "valid", "test")},
+    )
+
+
+def _hop_by_hop(place: Path, variant: Variant) -> Entry:
+    report = read_report(place)
+    of_predictor, _ = parameter_counts(variant.folders["predictor"])
+    costs = {
+        **_pretraining_costs(variant.folders["predictor"]),
+        "evaluation": report.get("seconds"),
+        "evaluation memory": report.get("memory"),
+        "trained": 0,
+        "frozen": of_predictor,
+    }
+    return Entry(
+        str(report["model"]),
+        report,
+        str(variant.settings["experiment"]["benchmark"]),
+        costs={name: value for name, value in costs.items() if _is_number(value)},
+    )
+
+
+def _pretraining_costs(folder: Path) -> dict[str, Any]:
+    found = open_json(folder / "finished.json")
+    return {"pre-training": found.get("seconds"), "pre-training memory": found.get("memory")}
+
+
+def _origin(path: Path) -> str:
+    """Where queries come from: how many, official or sampled, with which seed."""
+    queries = QuerySet.open(path)
+    by_name = {group.name: len(group) for group in queries.groups}
+    parts = []
+    for kind in ("official", "sampled"):
+        names = [str(name) for name in queries.about.get(kind, ())]
+        if names:
+            seed = f", seed {queries.about.get('seed')}" if kind == "sampled" else ""
+            listed = ", ".join(f"{name} {by_name.get(name, 0):,}" for name in names)
+            parts.append(f"{kind}{seed}: {listed}")
+    return "; ".join(parts)
+
+
+# --- what was published ---------------------------------------------------------------------------
+
+
+@lru_cache(maxsize=1)
+def published() -> dict[str, Any]:
+    """The figures of papers, by benchmark."""
+    return read_toml(_PUBLISHED)
+
+
+def published_rows(benchmark: str) -> dict[str, dict[str, float]]:
+    """Figures (times 100) by column, of all rows that are known for a benchmark.
+
+    >>> published_rows("nell995")["CLMPT"]["Avg_p"]
+    31.3
+    """
+    tables = published()
+    if benchmark not in tables:
+        return {}
+    columns = tables["columns"].split()
+    rows = {
+        name: dict(zip(columns, map(float, cells.split()), strict=True))
+        for name, cells in tables[benchmark]["rows"].items()
+    }
+    for name, (positive, negated) in tables[benchmark]["averages"].items():
+        rows[name] = {"Avg_p": positive, "Avg_n": negated}
+    return rows
+
+
+def title_of(benchmark: str) -> str:
+    known = published().get(benchmark)
+    return str(known["title"]) if isinstance(known, dict) else benchmark
+
+
+# --- the page -------------------------------------------------------------------------------------
+
+
+def compare(entries: Sequence[Entry]) -> Page:
+    """One page about all entries; those of one benchmark stand together."""
+    benchmarks = list(dict.fromkeys(entry.benchmark for entry in entries))
+    blocks: list[Block] = []
+    for number, benchmark in enumerate(benchmarks):
+        own = [entry for entry in entries if entry.benchmark == benchmark]
+        if len(benchmarks) > 1:
+            blocks.append(Heading(title_of(benchmark) or "Other reports"))
+        blocks += _section(own, benchmark, f"{number + 1}-" if len(benchmarks) > 1 else "")
+    titles = [title_of(name) for name in benchmarks if name]
+    return Page("Results" + (f" on {' and '.join(titles)}" if titles else ""), blocks)
+
+
+def save(page: Page, folder: str | Path) -> None:
+    """A new folder with the page as Markdown and as HTML, and its pictures."""
+    with new_folder(Path(folder)) as scratch:
+        write(page, scratch)
+
+
+def write(page: Page, folder: Path) -> None:
+    texts = {"report.md": page.markdown(), "report.html": page.html()}
+    texts |= {picture.name: picture.svg for picture in page.pictures}
+    for name, text in texts.items():
+        (folder / name).write_text(text, encoding="utf-8")
+
+
+def main_table(entries: Sequence[Entry], benchmark: str) -> Table:
+    """MRR times 100 in the paper's form: our rows, then the published ones."""
+    columns = _columns(entries)
+    known = published_rows(benchmark)
+    names = [entry.published for entry in entries if entry.published in known]
+    names = list(dict.fromkeys([*(n for n in _COMPARED if n in known), *names]))
+    rows = [[entry.name, *(entry.cell(column) for column in columns)] for entry in entries]
+    rows += [
+        [f"{name} (published)", *(_figure(known[name].get(column)) for column in columns)]
+        for name in names
+    ]
+    return Table(["MRR × 100", *columns], rows, quiet_from=len(entries))
+
+
+def _columns(entries: Sequence[Entry]) -> list[str]:
+    """The shapes in the paper's order, then any others, then the averages."""
+    there = list(
+        dict.fromkeys(shape["shape"] for entry in entries for shape in entry.report["shapes"])
+    )
+    paper = published()["columns"].split()
+    shapes = [name for name in paper if name in there]
+    averages = [name for name in ("Avg_p", "Avg_n") if any(name in e.report for e in entries)]
+    return [*shapes, *(name for name in there if name not in paper), *averages]
+
+
+def _section(entries: Sequence[Entry], benchmark: str, prefix: str) -> list[Block]:
+    blocks: list[Block] = [main_table(entries, benchmark)]
+    if benchmark in published():
+        blocks.append(Text(f"Published rows: {published()['source']}."))
+    blocks += [_bars(entries, prefix), Heading("Standard errors", 3), _errors(entries)]
+    missing = _by_missing(entries)
+    if missing:
+        blocks += [Heading("By the number of missing links", 3), *missing]
+    if any(entry.costs for entry in entries):
+        blocks += [Heading("Cost", 3), _costs(entries)]
+        blocks.append(
+            Text(
+                "Memory is the most that the process held in that stage. Times are of the wall, "
+                "validation included."
+            )
+        )
+    blocks += _curves(entries, prefix)
+    if any(entry.settings for entry in entries):
+        blocks += [Heading("Settings", 3), _settings(entries)]
+    blocks += _made_by(entries)
+    notes = dict.fromkeys(note for entry in entries for note in entry.report.get("notes", ()))
+    return [*blocks, Heading("What is counted", 3), Bullets(list(notes))]
+
+
+def _bars(entries: Sequence[Entry], prefix: str) -> Picture:
+    shapes = [name for name in _columns(entries) if not name.startswith("Avg")]
+    clusters = [
+        Cluster(shape, [100 * (entry.mrr(shape) or 0.0) for entry in entries]) for shape in shapes
+    ]
+    svg = draw_clusters("MRR × 100 by shape", [entry.name for entry in entries], clusters)
+    return Picture(f"{prefix}mrr.svg", "MRR by shape", svg)
+
+
+def _errors(entries: Sequence[Entry]) -> Table:
+    shapes = [name for name in _columns(entries) if not name.startswith("Avg")]
+    rows = []
+    for entry in entries:
+        found = {shape["shape"]: shape.get("standard_error") for shape in entry.report["shapes"]}
+        rows.append([entry.name, *(_hundredths(found.get(name), 2) for name in shapes)])
+    counts = {
+        shape["shape"]: f"{shape['count']:,}"
+        for entry in entries
+        for shape in entry.report["shapes"]
+    }
+    rows.append(["queries", *(counts[name] for name in shapes)])
+    return Table(["± × 100", *shapes], rows)
+
+
+def _by_missing(entries: Sequence[Entry]) -> list[Block]:
+    """A table for each number of missing links that any answer has."""
+    shapes = [name for name in _columns(entries) if not name.startswith("Avg")]
+    tables: dict[str, list[list[str]]] = {}
+    for entry in entries:
+        by_shape = {
+            shape["shape"]: shape.get("by_missing_links", {}) for shape in entry.report["shapes"]
+        }
+        for number in sorted({key for found in by_shape.values() for key in found}, key=int):
+            cells = [by_shape.get(name, {}).get(number, {}).get("mrr") for name in shapes]
+            row = [entry.name, *(_hundredths(cell) for cell in cells)]
+            tables.setdefault(number, []).append(row)
+    return [
+        Table([f"{number} missing", *shapes], rows)
+        for number, rows in sorted(tables.items(), key=lambda item: int(item[0]))
+    ]
+
+
+_COSTS: tuple[tuple[str, str, Callable[[float], str]], ...] = (
+    ("pre-training", "pre-training", lambda value: _minutes(value)),
+    ("training", "training", lambda value: _minutes(value)),
+    ("steps", "steps", lambda value: f"{value:,.0f}"),
+    ("evaluation", "evaluation", lambda value: _minutes(value)),
+    ("pre-training memory", "memory: pre-training", lambda value: _gigabytes(value)),
+    ("training memory", "training", lambda value: _gigabytes(value)),
+    ("evaluation memory", "evaluation", lambda value: _gigabytes(value)),
+    ("trained", "parameters: trained", lambda value: f"{value / 1e6:.1f} M"),
+    ("frozen", "frozen", lambda value: f"{value / 1e6:.1f} M"),
+)
+
+
+def _costs(entries: Sequence[Entry]) -> Table:
+    rows = [
+        [
+            entry.name,
+            *(write(entry.costs[key]) if key in entry.costs else _DASH for key, _, write in _COSTS),
+        ]
+        for entry in entries
+    ]
+    return Table(["cost", *(title for _, title, _ in _COSTS)], rows)
+
+
+def _curves(entries: Sequence[Entry], prefix: str) -> list[Block]:
+    trained = {entry.name: entry.training_log for entry in entries if entry.training_log}
+    if not trained:
+        return []
+    charts = [
+        Chart("training loss", "minutes", _lines(trained, lambda record: record.get("loss"))),
+        Chart("validation MRR", "minutes", _lines(trained, valid_mrr)),
+    ]
+    picture = Picture(f"{prefix}training.svg", "Training", draw_charts(charts))
+    return [Heading("Training", 3), picture]
+
+
+def _lines(
+    logs: Mapping[str, list[dict[str, Any]]], value: Callable[[dict[str, Any]], Any]
+) -> list[Line]:
+    lines = []
+    for name, log in logs.items():
+        points = [(record.get("seconds"), value(record)) for record in log]
+        lines.append(
+            Line(name, [(x / 60, y) for x, y in points if _is_number(x) and _is_number(y)])
+        )
+    return lines
+
+
+def valid_mrr(record: dict[str, Any]) -> Any:
+    valid = record.get("valid")
+    return valid.get("mrr") if isinstance(valid, dict) else None
+
+
+def _settings(entries: Sequence[Entry]) -> Table:
+    """Every setting, a column a run; where all agree the value stands once."""
+    with_settings = [entry for entry in entries if entry.settings]
+    flat = [
+        {
+            f"{table}.{name}": _shown(value)
+            for table, content in entry.settings.items()
+            for name, value in content.items()
+        }
+        for entry in with_settings
+    ]
+    names = list(dict.fromkeys(name for settings in flat for name in settings))
+    differing = [name for name in names if len({s.get(name, _DASH) for s in flat}) > 1]
+    shared = [name for name in names if name not in differing]
+    headers = ["setting", *(entry.name for entry in with_settings)]
+    rows = [[name, *(s.get(name, _DASH) for s in flat)] for name in differing]
+    rows += [[name, flat[0][name], *[""] * (len(flat) - 1)] for name in shared]
+    return Table(headers, rows, quiet_from=len(differing) if differing else None, is_text=True)
+
+
+def _made_by(entries: Sequence[Entry]) -> list[Block]:
+    lines = []
+    for entry in entries:
+        for split, origin in entry.queries.items():
+            if origin:
+                lines.append(f"Queries to {_PURPOSES[split]}: {origin}.")
+        about = entry.provenance
+        if about:
+            versions = ", ".join(f"{k} {v}" for k, v in dict(about.get("versions", {})).items())
+            lines.append(
+                f"{entry.name}: finished on {about.get('started')}; {versions}; commit "
+                f"{about.get('commit') or 'unknown'}; {about.get('platform')}, "
+                f"{about.get('threads')} threads."
+            )
+    return [Heading("Made with", 3), Bullets(list(dict.fromkeys(lines)))] if lines else []
+
+
+_PURPOSES = {"train": "train", "valid": "choose by", "test": "measure by"}
+
+
+def _shown(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _is_number(value: object) -> TypeGuard[float]:
+    return isinstance(value, int | float) and abs(value) < 1e18
+
+
+def _figure(value: float | None) -> str:
+    return _DASH if value is None else f"{value:.1f}"
+
+
+def _hundredths(value: object, digits: int = 1) -> str:
+    return f"{100 * value:.{digits}f}" if _is_number(value) else _DASH
+
+
+def _minutes(seconds: float) -> str:
+    return f"{seconds / 60:.1f} min"
+
+
+def _gigabytes(value: float) -> str:
+    return f"{value / 1e9:.2f} GB"
+
+
+def averages(entries: Iterable[Entry]) -> dict[str, dict[str, float]]:
+    """Avg_p and Avg_n by name, for programs."""
+    return {
+        entry.name: {
+            name: float(entry.report[name]) for name in ("Avg_p", "Avg_n") if name in entry.report
+        }
+        for entry in entries
+    }

@@ -1,0 +1,379 @@
+"""A published experiment, or a variant of it: sample, pre-train, train, measure, in one folder.
+
+What a stage makes is kept under a name that follows from its settings and from what it was made
+from. So variants in one folder share what they have in common, what is there already is not made
+again, and what was cut off goes on.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from clmpt.config import (
+    Experiment,
+    Pretraining,
+    Queries,
+    Reasoning,
+    Training,
+    experiment,
+    pretraining,
+    queries,
+    reasoning,
+    training,
+)
+from clmpt.errors import DataError, SettingError
+from clmpt.experiment import has_facts
+from clmpt.graph.benchmarks import FULL, OBSERVED, SPLITS, query_splits, read_queries
+from clmpt.graph.knowledge_graph import KnowledgeGraph
+from clmpt.graph.query_store import QueryGroup, QuerySet
+from clmpt.graph.storage import new_file, open_json, save_json
+from clmpt.logic.formula import Query
+from clmpt.logic.query_graph import query_graphs
+from clmpt.logic.shapes import shape
+from clmpt.planning import (
+    Work,
+    measuring_work,
+    pretraining_work,
+    sampling_work,
+    training_work,
+)
+from clmpt.run_folder import RunFolder, is_finished, provenance
+from clmpt.stages import (
+    Stage,
+    Tell,
+    counted,
+    make_predictor,
+    make_reasoner,
+    measure,
+    predictor_in,
+    reasoner_in,
+)
+from clmpt.symbolic.making import make_queries
+from clmpt.symbolic.sampling import MOST_HARD, Protocol
+
+_VARIANTS = "variants"
+_HOPS = 16  # times that a query's entities are scored hop by hop, on average
+_KEY = 8  # hexadecimal digits
+_OFFICIAL, _SAMPLED = "official", "sampled"
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """All the settings of an experiment."""
+
+    experiment: Experiment
+    queries: Queries
+    pretraining: Pretraining
+    reasoning: Reasoning
+    training: Training
+
+    @classmethod
+    def of(cls, tables: Mapping[str, Mapping[str, Any]]) -> Recipe:
+        """
+        >>> Recipe.of({"experiment": {"seed": 7}, "training": {"batch": 64}}).training.seed
+        7
+        """
+        asked = experiment(tables.get("experiment", {}))
+        seed = {"seed": asked.seed}
+
+        def table(name: str) -> dict[str, Any]:
+            return {**seed, **tables.get(name, {})}
+
+        model = reasoning(tables.get("reasoning", {}))
+        before = pretraining(table("pretraining"))
+        if model.reasoner == "clmpt" and before.width % model.heads:
+            raise SettingError(
+                f"{model.heads} heads do not divide the predictor's width of {before.width}."
+            )
+        chosen = queries(table("queries"))
+        for name in (*chosen.trained.split(), *chosen.measured.split()):
+            shape(name)  # refuses one that there is not
+        return cls(asked, chosen, before, model, training(table("training")))
+
+    @property
+    def name(self) -> str:
+        return self.experiment.name or label(self.reasoning)
+
+
+def label(model: Reasoning) -> str:
+    """A reasoner's name with what is special about it, as the paper's tables have it.
+
+    >>> label(Reasoning(frozen=True)), label(Reasoning(reasoner="lmpnn", conditional=False))
+    ('CLMPT (frozen)', 'LMPNN')
+    """
+    named = model.reasoner.upper()
+    usual = model.reasoner == "clmpt"
+    if model.conditional != usual:
+        named += " with C" if model.conditional else " without C"
+    return f"{named} (frozen)" if model.frozen else named
+
+
+@dataclass(frozen=True)
+class Variant:
+    """An experiment that was done: its settings, and where its parts lie."""
+
+    name: str
+    settings: dict[str, Any]
+    folders: dict[str, Path]
+    provenance: dict[str, Any]
+
+
+def reproduce(
+    graph: KnowledgeGraph,
+    data: Path,
+    recipe: Recipe,
+    out: Path,
+    workers: int = 1,
+    tell: Tell = lambda _stage: None,
+) -> Variant:
+    """Does the experiment in the folder `out`, or goes on with it.
+
+    Queries come from the folder `data` where it has them, and are sampled from the graph where it
+    has not; the report says which. What is trained is chosen on the split 'valid', and the split
+    'test' is read at the end.
+    """
+    run = begin(graph, data, out)
+    with run.alone():
+        return _Work(graph, data, recipe, out, workers, tell).do()
+
+
+def begin(graph: KnowledgeGraph, data: Path, out: Path) -> RunFolder:
+    """The folder for experiments on one graph, new or as it was left."""
+    for split in SPLITS:
+        if not has_facts(graph, split):
+            raise DataError(f"The graph has no facts in the split '{split}'; all three are needed.")
+    identity = {
+        "kind": "reproduction",
+        "graph": {"fingerprint": graph.fingerprint, "edges": graph.checksum},
+    }
+    found = RunFolder.resume(out, identity)
+    if found is not None:
+        return found
+    return RunFolder.create(out, identity, str(data.resolve()), lambda _folder: None)
+
+
+@dataclass(frozen=True)
+class Part:
+    """A stage of an experiment: what it is called, and where its result is or will be."""
+
+    name: str
+    path: Path
+
+    @property
+    def is_done(self) -> bool:
+        return is_finished(self.path) if self.name.endswith("training") else self.path.exists()
+
+
+def parts_of(recipe: Recipe, out: Path) -> list[Part]:
+    """The stages in their order. A name follows from settings, so others mean another path."""
+    asked = asdict(recipe.queries)
+    before, after = _without_device(recipe.pretraining), _without_device(recipe.training)
+    train = {name: asked[name] for name in ("trained", "train", "train_negated", "seed")}
+    valid = {
+        "trained": asked["trained"],
+        "count": recipe.training.validation_queries,
+        "seed": asked["seed"],
+    }
+    test = {name: asked[name] for name in ("measured", "test", "test_links", "seed")}
+    train_key, valid_key, test_key, predictor_key = map(_key, (train, valid, test, before))
+    model = asdict(recipe.reasoning)
+    reasoner_key = _key([train_key, valid_key, predictor_key, model, after])
+    predictor = f"{recipe.pretraining.model}-{recipe.pretraining.rank}-{predictor_key}"
+    reasoner = f"{recipe.reasoning.reasoner}-{reasoner_key}"
+    return [
+        Part("sampling to train", out / "queries" / f"train-{train_key}.queries"),
+        Part("sampling to choose", out / "queries" / f"valid-{valid_key}.queries"),
+        Part("pre-training", out / "predictors" / predictor),
+        Part("training", out / "reasoners" / reasoner),
+        Part("sampling to test", out / "queries" / f"test-{test_key}.queries"),
+        Part("hop by hop", out / "reports" / f"hops-{_key([predictor_key, test_key])}"),
+        Part("measuring", out / "reports" / f"{reasoner}-{test_key}"),
+    ]
+
+
+def works_of(recipe: Recipe, graph: KnowledgeGraph, workers: int = 1) -> list[Work]:
+    """About how much the stages of `parts_of` have to do, with the folder's queries left aside."""
+    size, width, asked = len(graph.entities), recipe.pretraining.width, recipe.queries
+    trained = sum(_trained_count(asked, shape(name)) for name in asked.trained.split())
+    chosen = recipe.training.validation_queries * len(asked.trained.split())
+    tested = sum(_tested_count(asked, shape(name)) for name in asked.measured.split())
+    return [
+        sampling_work(trained, workers),
+        sampling_work(chosen, workers),
+        pretraining_work(graph, recipe.pretraining),
+        training_work(size, width, trained, recipe.reasoning, recipe.training),
+        sampling_work(tested, workers),
+        measuring_work(size, width, tested, _HOPS),
+        measuring_work(size, width, tested),
+    ]
+
+
+def _without_device(settings: Pretraining | Training) -> dict[str, Any]:
+    found = asdict(settings)
+    found.pop("device")  # what was made elsewhere is gone on with here
+    return found
+
+
+def _key(document: Any) -> str:
+    text = json.dumps(document, sort_keys=True, ensure_ascii=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:_KEY]
+
+
+@dataclass(frozen=True)
+class _Work:
+    graph: KnowledgeGraph
+    data: Path
+    recipe: Recipe
+    out: Path
+    workers: int
+    tell: Tell
+
+    def do(self) -> Variant:
+        train, valid, predictor, reasoner, test, hops, own = parts_of(self.recipe, self.out)
+        chosen, source = self.recipe.queries, str(self.data.resolve())
+        device = self.recipe.training.device
+        few = self.recipe.training.validation_queries
+        self.gather(train, "train", chosen.trained, partial(_trained_count, chosen))
+        self.gather(valid, "valid", chosen.trained, lambda _template: few)
+        make_predictor(self.graph, self.recipe.pretraining, predictor.path, source, self.tell)
+        make_reasoner(
+            self.graph,
+            predictor.path,
+            QuerySet.open(train.path),
+            self.recipe.reasoning,
+            self.recipe.training,
+            reasoner.path,
+            source,
+            self.tell,
+            QuerySet.open(valid.path),
+        )
+        self.gather(test, "test", chosen.measured, partial(_tested_count, chosen))
+        groups = [group for group in QuerySet.open(test.path).groups if len(group)]
+        self.measure(own, groups, lambda: reasoner_in(reasoner.path, device))
+        relations = len(self.graph.relations)
+        self.measure(hops, groups, lambda: predictor_in(predictor.path, relations, device))
+        return self.record(
+            {
+                "train": train.path,
+                "valid": valid.path,
+                "test": test.path,
+                "predictor": predictor.path,
+                "reasoner": reasoner.path,
+                "report": own.path,
+                "hops": hops.path,
+            }
+        )
+
+    # --- queries ----------------------------------------------------------------------------------
+
+    def gather(self, part: Part, split: str, shapes: str, count: Callable[[Query], int]) -> None:
+        """The file of a split's queries: those of the data folder, and samples of other shapes."""
+        if part.is_done:
+            return
+        wanted = {shape(name): name for name in shapes.split()}
+        here = self.data.is_dir() and split in query_splits(self.data)
+        self.tell(Stage(part.name, 0, 1, "reading" if here else ""))
+        official = {
+            group.template: group
+            for group in (read_queries(self.data, split) if here else [])
+            if group.template in wanted
+        }
+        for group in official.values():
+            group.check(len(self.graph.entities), 2 * len(self.graph.relations))
+        missing = [(template, count(template)) for template in wanted if template not in official]
+        sampled = self.sampled(part, missing, split) if missing else QuerySet(())
+        groups = {**official, **{group.template: group for group in sampled.groups}}
+        about = {
+            **(sampled.about or {"graph": self.graph.fingerprint}),
+            "observed": list(OBSERVED[split]),
+            "full": list(FULL[split]),
+            _OFFICIAL: [name for template, name in wanted.items() if template in official],
+            _SAMPLED: [name for template, name in wanted.items() if template not in official],
+        }
+        QuerySet(tuple(groups[template] for template in wanted), about).save(part.path)
+        self.samples_of(part).unlink(missing_ok=True)
+
+    def sampled(self, part: Part, wanted: Sequence[tuple[Query, int]], split: str) -> QuerySet:
+        cap = 0 if split == "train" else MOST_HARD
+        protocol = Protocol(OBSERVED[split], FULL[split], cap)
+        path = self.samples_of(part)
+        if path.exists():
+            return QuerySet.open(path)
+        tell = counted(self.tell, part.name, 0, sum(count for _, count in wanted))
+        seed = self.recipe.queries.seed
+        return make_queries(self.graph, wanted, protocol, path, seed, self.workers, tell)
+
+    def samples_of(self, part: Part) -> Path:
+        return part.path.with_suffix(".samples")
+
+    # --- figures ----------------------------------------------------------------------------------
+
+    def measure(self, part: Part, groups: Sequence[QueryGroup], opened: Callable[[], Any]) -> None:
+        if part.is_done:
+            return
+        measure(
+            opened(),
+            groups,
+            self.graph,
+            OBSERVED["test"],
+            {},
+            part.path,
+            counted(self.tell, part.name, 0, sum(map(len, groups))),
+            self.recipe.training.device,
+        )
+
+    def record(self, folders: dict[str, Path]) -> Variant:
+        """Writes down what was done, under its name."""
+        recipe, settings = self.recipe, asdict(self.recipe)
+        slug = re.sub(r"[^a-z0-9]+", "-", recipe.name.lower()).strip("-") or "variant"
+        path = self.out / _VARIANTS / f"{slug}-{_key(settings)}.json"
+        places = {name: str(folder.relative_to(self.out)) for name, folder in folders.items()}
+        document = {"name": recipe.name, "settings": settings, "folders": places, **provenance()}
+        if not path.exists():
+            with new_file(path) as scratch:
+                save_json(scratch, document)
+        return _variant(path)
+
+
+def variants_in(folder: Path) -> list[Variant]:
+    """The experiments that were done in a folder, in the order they were done."""
+    found = [_variant(path) for path in sorted((folder / _VARIANTS).glob("*.json"))]
+    return sorted(found, key=lambda variant: str(variant.provenance.get("started", "")))
+
+
+def _variant(path: Path) -> Variant:
+    out = path.parent.parent
+    try:
+        document = dict(open_json(path))
+        folders = {str(name): out / str(place) for name, place in document.pop("folders").items()}
+        if not all(place.resolve().is_relative_to(out.resolve()) for place in folders.values()):
+            raise ValueError("it points elsewhere")
+        return Variant(str(document.pop("name")), dict(document.pop("settings")), folders, document)
+    except (DataError, KeyError, TypeError, ValueError, AttributeError) as error:
+        raise DataError(
+            f"'{path}' is damaged ({error}). Remove it, and the same command makes it again."
+        ) from None
+
+
+def _trained_count(asked: Queries, template: Query) -> int:
+    return asked.train_negated if _is_negated(template) else asked.train
+
+
+def _tested_count(asked: Queries, template: Query) -> int:
+    return asked.test_links if _atoms(template) == 1 else asked.test
+
+
+def _is_negated(template: Query) -> bool:
+    graphs = query_graphs(template).alternatives
+    return any(edge.negated for graph in graphs for edge in graph.edges)
+
+
+def _atoms(template: Query) -> int:
+    return sum(len(graph.edges) for graph in query_graphs(template).alternatives)

@@ -1,0 +1,144 @@
+"""The stages that `fit` and `reproduce` are made of.
+
+Each looks at what is there before it does anything: what is done is not done again, and what was
+cut off goes on where it was.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from clmpt.config import Pretraining, Reasoning, Training
+from clmpt.errors import DataError
+from clmpt.experiment import Progress, pretrain, train
+from clmpt.graph.knowledge_graph import KnowledgeGraph
+from clmpt.graph.query_store import QueryGroup, QuerySet
+from clmpt.graph.storage import open_json
+from clmpt.neural.checkpoint import is_whole, open_checkpoint, open_reasoner
+from clmpt.neural.devices import find_device, forget_peak_memory, peak_memory
+from clmpt.neural.reasoners.hop_by_hop import HopByHop
+from clmpt.neural.reasoners.reasoner import NeuralReasoner, Reasoner
+from clmpt.report import evaluate
+from clmpt.run_folder import is_finished
+
+HOP_BY_HOP = "predictor, hop by hop"
+
+
+@dataclass(frozen=True)
+class Stage:
+    """How far a fit is: the stage's name, how much of it is done, and a line about it."""
+
+    name: str
+    done: int
+    total: int
+    line: str = ""
+
+
+Tell = Callable[[Stage], None]
+
+
+def make_predictor(
+    graph: KnowledgeGraph, settings: Pretraining, out: Path, source: str, tell: Tell
+) -> None:
+    if _is_made(out):
+        return
+    steps = pretrain(graph, settings, out, source)
+    with closing(steps):
+        for now in steps:
+            tell(_of_training("pre-training", now))
+
+
+def make_reasoner(
+    graph: KnowledgeGraph,
+    predictor: Path,
+    queries: QuerySet,
+    reasoning: Reasoning,
+    settings: Training,
+    out: Path,
+    source: str,
+    tell: Tell,
+    valid: QuerySet | None = None,
+) -> None:
+    if _is_made(out):
+        return
+    answered = QuerySet(tuple(group for group in queries.groups if len(group)), queries.about)
+    if not answered.groups:
+        raise DataError("The graph is too small: not a single question could be made from it.")
+    found = open_checkpoint(predictor).predictor
+    steps = train(graph, found, answered, reasoning, settings, out, source, valid)
+    with closing(steps):
+        for now in steps:
+            tell(_of_training("training", now))
+
+
+def _is_made(out: Path) -> bool:
+    if is_finished(out) and not is_whole(out):
+        raise DataError(
+            f"'{out}' is damaged. Remove that folder, and the same command makes it again."
+        )
+    return is_finished(out)
+
+
+def _of_training(name: str, now: Progress) -> Stage:
+    best = f", validation MRR {now.best:.3f}" if now.best is not None else ""
+    return Stage(name, now.step, now.steps, f"loss {now.loss:.3f}{best}")
+
+
+def reasoner_in(folder: Path, device: str) -> tuple[str, Reasoner]:
+    """What was trained into a folder, and its name in a report."""
+    model = open_reasoner(folder, find_device(device)).model
+    return model.settings.reasoner.upper(), NeuralReasoner(model)
+
+
+def predictor_in(folder: Path, relations: int, device: str) -> tuple[str, Reasoner]:
+    """A predictor by itself, going from edge to edge."""
+    predictor = open_checkpoint(folder, find_device(device)).predictor
+    return HOP_BY_HOP, HopByHop(predictor, relations)
+
+
+def measure(
+    named: tuple[str, Reasoner],
+    groups: Sequence[QueryGroup],
+    graph: KnowledgeGraph,
+    observed: tuple[str, ...],
+    about: dict[str, Any],
+    out: Path,
+    tell: Callable[[str, int], None],
+    device: str,
+) -> None:
+    """A report of a reasoner as the new folder `out`, with the time and memory that it took."""
+    model, reasoner = named
+    started = time.perf_counter()
+    forget_peak_memory(find_device(device))
+    report = evaluate(reasoner, groups, model, graph, observed, about, tell)
+    report.about["seconds"] = round(time.perf_counter() - started, 1)
+    report.about["memory"] = peak_memory(find_device(device))
+    report.save(out)
+
+
+def read_report(folder: Path) -> dict[str, Any]:
+    """A report's document, looked at before anybody relies on it."""
+    way_out = f"Remove '{folder}', and the same command makes it again."
+    try:
+        found = open_json(folder / "report.json")
+        float(found["mean"])
+        for row in found["shapes"]:
+            _ = str(row["shape"]), float(row["mrr"]), int(row["count"]), list(row["notes"])
+    except (DataError, KeyError, TypeError, ValueError):
+        raise DataError(f"'{folder}/report.json' is damaged. {way_out}") from None
+    return dict(found)
+
+
+def counted(tell: Tell, name: str, before: int, total: int) -> Callable[[str, int], None]:
+    """For work that counts (what, how many so far): a part of a stage."""
+    return partial(_tell_counted, tell, name, before, total)
+
+
+def _tell_counted(tell: Tell, name: str, before: int, total: int, what: str, done: int) -> None:
+    tell(Stage(name, before + done, total, what))
