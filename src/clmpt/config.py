@@ -113,12 +113,16 @@ class Reasoning:
     epsilon: float = setting(0.1, "weight of the node itself (lmpnn)")
     penalty: float = setting(0.0, "λ of the one-hop inference; 0 leaves its denominator out")
     frozen: bool = setting(False, "the predictor's tables are not trained further")
+    variable_scale: float = setting(1.0, "variables' first embeddings are drawn from 0 to this")
+    branch_scale: float = setting(
+        1.0, "of what attention and feed-forward add at the start; 0: nothing yet (clmpt)"
+    )
 
     def __post_init__(self) -> None:
         _check_kinds(self)
         for name in ("encoder_layers", "heads", "feed_forward"):
             _at_least(name, getattr(self, name), 1)
-        for name in ("epsilon", "penalty", "dropout"):
+        for name in ("epsilon", "penalty", "dropout", "variable_scale", "branch_scale"):
             _at_least(name, getattr(self, name), 0)
         if self.dropout >= 1:
             raise SettingError(f"'dropout' must be below 1, not {self.dropout}.")

@@ -53,8 +53,10 @@ class MessagePassing(nn.Module, ABC):
         super().__init__()
         self.predictor, self.settings = predictor, settings
         width = predictor.entities_ED.shape[1]
-        self.existential_D = nn.Parameter(torch.rand(width, generator=generator))
-        self.free_D = nn.Parameter(torch.rand(width, generator=generator))
+        self.existential_D, self.free_D = (
+            nn.Parameter(torch.rand(width, generator=generator) * settings.variable_scale)
+            for _ in range(2)
+        )
 
     def passing(self, share: bool = True) -> Passing:
         """How queries must be laid out for this model."""
@@ -196,6 +198,8 @@ class EncoderBlock(nn.Module):
         self.expand = linear(width, settings.feed_forward, generator)
         self.contract = linear(settings.feed_forward, width, generator)
         self.attention_norm, self.feed_forward_norm = _norm(width, settings), _norm(width, settings)
+        for last in (self.output, self.contract):
+            last.weight.data *= settings.branch_scale
 
     def forward(
         self, token_TD: Tensor, sizes: Sizes, dropout: Dropout, seen: list[Tensor] | None
