@@ -141,11 +141,16 @@ def stages() -> Iterator[Callable[[str, int, int, str], None]]:
     where there is no terminal it tells a line when a stage begins, and now and then."""
     if not sys.stderr.isatty():
         told: dict[str, float] = {}
+        first: dict[str, tuple[float, int]] = {}
 
         def line_by_line(name: str, done: int, total: int, line: str) -> None:
             now = time.monotonic()
             if name not in told or now - told[name] > _EVERY:
-                tell(f"{name}: {done:,} of {total:,}" + (f", {line}" if line else ""))
+                began, before = first.setdefault(name, (now, done))
+                left = (now - began) * (total - done) / (done - before) if done > before else 0.0
+                parts = [f"{name}: {done:,} of {total:,}", line]
+                parts.append(f"{duration(left)} left" if left else "")
+                tell(", ".join(part for part in parts if part))
                 told[name] = now
 
         yield line_by_line

@@ -1,0 +1,58 @@
+"""Pages: the same words as Markdown and as HTML, and nothing that a reader did not mean."""
+
+from __future__ import annotations
+
+from xml.etree import ElementTree
+
+from clmpt.charts import Cluster, draw_clusters
+from clmpt.page import Bullets, Heading, Page, Picture, Table, Text
+
+PAGE = Page(
+    "Results & more",
+    [
+        Heading("Figures"),
+        Text("a < b and *c*"),
+        Table(["MRR", "1p"], [["ours", "1.0"], ["theirs|x", "2.0"]], quiet_from=1),
+        Bullets(["one", "two\nlines"]),
+        Picture("bars.svg", "bars", "<svg/>"),
+    ],
+)
+
+
+def test_markdown() -> None:
+    assert PAGE.markdown() == (
+        "# Results & more\n\n"
+        "## Figures\n\n"
+        "a \\< b and \\*c\\*\n\n"
+        "| MRR | 1p |\n| --- | ---: |\n| ours | 1.0 |\n| theirs\\|x | 2.0 |\n\n"
+        "- one\n- two lines\n\n"
+        "![bars](bars.svg)\n"
+    )
+
+
+def test_html() -> None:
+    text = PAGE.html()
+    assert "<h1>Results &amp; more</h1>" in text
+    assert "<p>a &lt; b and *c*</p>" in text
+    assert '<tr class="quiet"><td>theirs|x</td><td>2.0</td></tr>' in text
+    assert '<figure role="img" aria-label="bars"><svg/></figure>' in text
+
+
+def test_clusters_have_a_bar_for_each_series_and_fit_the_picture() -> None:
+    series = [f"model number {number}" for number in range(7)]
+    clusters = [Cluster(name, [10.0 * (at + 1) for at in range(7)]) for name in ("1p", "<2p>")]
+    root = ElementTree.fromstring(draw_clusters("bars", series, clusters))
+    space = "{http://www.w3.org/2000/svg}"
+    bars = [rect for rect in root.findall(f"{space}rect") if rect.find(f"{space}title") is not None]
+    assert len(bars) == 14
+    heights = [float(bar.attrib["height"]) for bar in bars[:7]]
+    assert heights == sorted(heights)
+    assert abs(heights[6] / heights[0] - 7) < 0.05
+    width, height = float(root.attrib["width"]), float(root.attrib["height"])
+    for text in root.findall(f"{space}text"):
+        assert 0 <= float(text.attrib["x"]) < width
+        assert 0 < float(text.attrib["y"]) <= height
+
+
+def test_no_bars_at_all_is_a_picture_too() -> None:
+    ElementTree.fromstring(draw_clusters("nothing", [], []))
