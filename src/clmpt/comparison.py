@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -15,6 +15,7 @@ from clmpt.graph.query_store import QuerySet
 from clmpt.graph.storage import new_folder, open_json
 from clmpt.neural.checkpoint import parameter_counts
 from clmpt.page import Block, Bullets, Heading, Page, Picture, Table, Text
+from clmpt.report import COST
 from clmpt.reproduction import Variant, variants_in
 from clmpt.run_folder import read_log
 from clmpt.stages import read_report
@@ -80,8 +81,7 @@ def _of_variant(variant: Variant) -> Entry:
         "training": trained.get("seconds"),
         "steps": trained.get("steps_done"),
         "training memory": trained.get("memory"),
-        "evaluation": report.get("seconds"),
-        "evaluation memory": report.get("memory"),
+        **_evaluation_costs(places["report"]),
         "trained": own + (0 if frozen else of_predictor),
         "frozen": of_predictor if frozen else 0,
     }
@@ -104,8 +104,7 @@ def _hop_by_hop(place: Path, variant: Variant) -> Entry:
     of_predictor, _ = parameter_counts(variant.folders["predictor"])
     costs = {
         **_pretraining_costs(variant.folders["predictor"]),
-        "evaluation": report.get("seconds"),
-        "evaluation memory": report.get("memory"),
+        **_evaluation_costs(place),
         "trained": 0,
         "frozen": of_predictor,
     }
@@ -120,6 +119,11 @@ def _hop_by_hop(place: Path, variant: Variant) -> Entry:
 def _pretraining_costs(folder: Path) -> dict[str, Any]:
     found = open_json(folder / "finished.json")
     return {"pre-training": found.get("seconds"), "pre-training memory": found.get("memory")}
+
+
+def _evaluation_costs(folder: Path) -> dict[str, Any]:
+    found = open_json(folder / COST) if (folder / COST).exists() else {}
+    return {"evaluation": found.get("seconds"), "evaluation memory": found.get("memory")}
 
 
 def _origin(path: Path) -> str:
@@ -404,13 +408,3 @@ def _minutes(seconds: float) -> str:
 
 def _gigabytes(value: float) -> str:
     return f"{value / 1e9:.2f} GB"
-
-
-def averages(entries: Iterable[Entry]) -> dict[str, dict[str, float]]:
-    """Avg_p and Avg_n by name, for programs."""
-    return {
-        entry.name: {
-            name: float(entry.report[name]) for name in ("Avg_p", "Avg_n") if name in entry.report
-        }
-        for entry in entries
-    }

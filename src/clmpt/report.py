@@ -27,6 +27,7 @@ from clmpt.logic.shapes import EPFO, NEGATION
 from clmpt.neural.reasoners.reasoner import Reasoner
 from clmpt.symbolic.hardness import missing_links
 
+COST = "cost.json"
 _SCORES_AT_ONCE = 2**25  # numbers, 128 MiB
 _QUERIES_AT_ONCE = 1024
 _QUERIES_AT_FIRST = 64  # before the number of entities is seen
@@ -156,9 +157,14 @@ class Report:
         ]
         return draw_bars(f"{self.model}: MRR × 100", bars)
 
-    def save(self, folder: str | Path) -> None:
-        """A new folder with the report as Markdown, as JSON and as a picture."""
+    def save(self, folder: str | Path, cost: dict[str, float] | None = None) -> None:
+        """A new folder with the report as Markdown, as JSON and as a picture.
+
+        What it cost, where given, has a file of its own: the rest is the same for the same model.
+        """
         with new_folder(Path(folder)) as scratch:
+            if cost:
+                (scratch / COST).write_text(_json(cost), encoding="utf-8")
             for name, text in (
                 ("report.md", self.markdown() + "\n![MRR by shape](report.svg)\n"),
                 ("report.json", _json(self.as_plain())),

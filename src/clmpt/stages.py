@@ -117,9 +117,8 @@ def measure(
     started = time.perf_counter()
     forget_peak_memory(find_device(device))
     report = evaluate(reasoner, groups, model, graph, observed, about, tell)
-    report.about["seconds"] = round(time.perf_counter() - started, 1)
-    report.about["memory"] = peak_memory(find_device(device))
-    report.save(out)
+    seconds = round(time.perf_counter() - started, 1)
+    report.save(out, {"seconds": seconds, "memory": peak_memory(find_device(device))})
 
 
 def read_report(folder: Path) -> dict[str, Any]:

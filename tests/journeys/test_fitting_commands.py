@@ -74,7 +74,7 @@ def refused(capsys: Captured, *arguments: str) -> str:
 
 def files_of(folder: Path) -> dict[str, bytes]:
     """What a fit makes, without what tells when and how fast it was made."""
-    moments = ("run.json", "finished.json", "log.jsonl")
+    moments = ("run.json", "finished.json", "log.jsonl", "cost.json")
     return {
         str(path.relative_to(folder)): path.read_bytes()
         for path in sorted(folder.rglob("*"))

@@ -1,0 +1,57 @@
+"""How many steps of each recipe take the time of the first one's.
+
+    python benchmarks/budget.py RECIPE… --out RUN
+
+Recipes in `recipes/laptop` give variants the same budget of time, as a number of steps so that the
+same seed gives the same figures. This measures the steps of all of them in turn, in one process, on
+the queries and predictor that `clmpt reproduce` has made in RUN.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import time
+from pathlib import Path
+
+from clmpt.config import read_recipe
+from clmpt.graph.query_store import QuerySet
+from clmpt.neural.checkpoint import open_checkpoint
+from clmpt.neural.reasoners.models import fresh_reasoner
+from clmpt.neural.training import Trainer
+from clmpt.reproduction import Recipe, parts_of
+
+ROUNDS = 40
+
+
+def trainer_of(recipe: Recipe, run: Path) -> Trainer:
+    train, _, predictor, *_ = parts_of(recipe, run)
+    model = fresh_reasoner(open_checkpoint(predictor.path).predictor, recipe.reasoning, 0)
+    return Trainer(model, QuerySet.open(train.path).groups, recipe.training)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("recipes", nargs="+")
+    parser.add_argument("--out", required=True, type=Path)
+    options = parser.parse_args()
+    recipes = {path: Recipe.of(read_recipe(path)) for path in options.recipes}
+    trainers = {path: trainer_of(recipe, options.out) for path, recipe in recipes.items()}
+    seconds: dict[str, list[float]] = {path: [] for path in recipes}
+    for _ in range(ROUNDS):
+        for path, trainer in trainers.items():
+            start = time.perf_counter()
+            trainer.step()
+            seconds[path].append(time.perf_counter() - start)
+    first = options.recipes[0]
+    budget = recipes[first].training.steps * statistics.median(seconds[first])
+    for path, recipe in recipes.items():
+        took = statistics.median(seconds[path])
+        print(
+            f"{path}: {took:.3f} s a step, {recipe.training.steps:,} steps in the recipe; "
+            f"{budget / took:,.0f} take as long as the first one's"
+        )
+
+
+if __name__ == "__main__":
+    main()
