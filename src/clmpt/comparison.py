@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, TypeGuard
+from typing import Any
 
-from clmpt.charts import Chart, Cluster, Line, draw_charts, draw_clusters
+from clmpt.charts import Cluster, draw_charts, draw_clusters
 from clmpt.config import read_toml
+from clmpt.curves import is_number, training_charts
 from clmpt.errors import DataError
 from clmpt.graph.query_store import QuerySet
 from clmpt.graph.storage import new_folder, open_json
@@ -46,7 +47,7 @@ class Entry:
     def cell(self, column: str) -> str:
         """MRR times 100, of a shape or an average."""
         value = self.report[column] if column in self.report else self.mrr(column)
-        return f"{100 * value:.1f}" if _is_number(value) else _DASH
+        return f"{100 * value:.1f}" if is_number(value) else _DASH
 
 
 def entries_in(folder: str | Path) -> list[Entry]:
@@ -90,7 +91,7 @@ def _of_variant(variant: Variant) -> Entry:
         report,
         str(about["benchmark"]),
         str(about["published"]),
-        {name: value for name, value in costs.items() if _is_number(value)},
+        {name: value for name, value in costs.items() if is_number(value)},
         read_log(places["reasoner"]),
         read_log(places["predictor"]),
         variant.settings,
@@ -112,7 +113,7 @@ def _hop_by_hop(place: Path, variant: Variant) -> Entry:
         str(report["model"]),
         report,
         str(variant.settings["experiment"]["benchmark"]),
-        costs={name: value for name, value in costs.items() if _is_number(value)},
+        costs={name: value for name, value in costs.items() if is_number(value)},
     )
 
 
@@ -321,29 +322,14 @@ def _curves(entries: Sequence[Entry], prefix: str) -> list[Block]:
     trained = {entry.name: entry.training_log for entry in entries if entry.training_log}
     if not trained:
         return []
-    charts = [
-        Chart("training loss", "minutes", _lines(trained, lambda record: record.get("loss"))),
-        Chart("validation MRR", "minutes", _lines(trained, valid_mrr)),
-    ]
+    charts = training_charts(trained, "minutes", _minutes_in)
     picture = Picture(f"{prefix}training.svg", "Training", draw_charts(charts))
     return [Heading("Training", 3), picture]
 
 
-def _lines(
-    logs: Mapping[str, list[dict[str, Any]]], value: Callable[[dict[str, Any]], Any]
-) -> list[Line]:
-    lines = []
-    for name, log in logs.items():
-        points = [(record.get("seconds"), value(record)) for record in log]
-        lines.append(
-            Line(name, [(x / 60, y) for x, y in points if _is_number(x) and _is_number(y)])
-        )
-    return lines
-
-
-def valid_mrr(record: dict[str, Any]) -> Any:
-    valid = record.get("valid")
-    return valid.get("mrr") if isinstance(valid, dict) else None
+def _minutes_in(record: dict[str, Any]) -> float | None:
+    seconds = record.get("seconds")
+    return seconds / 60 if is_number(seconds) else None
 
 
 def _settings(entries: Sequence[Entry]) -> Table:
@@ -390,16 +376,12 @@ def _shown(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _is_number(value: object) -> TypeGuard[float]:
-    return isinstance(value, int | float) and abs(value) < 1e18
-
-
 def _figure(value: float | None) -> str:
     return _DASH if value is None else f"{value:.1f}"
 
 
 def _hundredths(value: object, digits: int = 1) -> str:
-    return f"{100 * value:.{digits}f}" if _is_number(value) else _DASH
+    return f"{100 * value:.{digits}f}" if is_number(value) else _DASH
 
 
 def _minutes(seconds: float) -> str:

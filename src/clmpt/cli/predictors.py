@@ -7,15 +7,16 @@ import os
 import re
 import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import fields
 from pathlib import Path
-from typing import Any, TypeGuard
+from typing import Any
 
-from clmpt.charts import Chart, Line, draw_charts
+from clmpt.charts import Chart, draw_charts
 from clmpt.cli.output import Table, clean, duration, progress, say, show_json, show_table, tell
 from clmpt.config import Pretraining, pretraining, read_recipe
+from clmpt.curves import training_charts, valid_mrr
 from clmpt.errors import DataError, SettingError
 from clmpt.experiment import Progress, pretrain
 from clmpt.graph.benchmarks import open_graph
@@ -159,10 +160,10 @@ def curve(options: argparse.Namespace) -> None:
         out = Path(options.svg)
         refuse_existing(out)
         with new_file(out) as scratch:
-            scratch.write_text(draw_charts(_curves(runs)), encoding="utf-8")
+            scratch.write_text(draw_charts(_charts(runs)), encoding="utf-8")
         return
     rows = [
-        {"run": name, **record, "valid MRR": _valid_mrr(record)}
+        {"run": name, **record, "valid MRR": valid_mrr(record)}
         for name, log in runs.items()
         for record in log
     ]
@@ -174,25 +175,9 @@ def curve(options: argparse.Namespace) -> None:
     show_table(Table("Training", [header.replace("_", " ") for header in headers], table))
 
 
-def _curves(runs: dict[str, list[dict[str, Any]]]) -> list[Chart]:
-    def line(name: str, log: list[dict[str, Any]], value: Callable[[dict[str, Any]], Any]) -> Line:
-        found = [(record.get("epoch"), value(record)) for record in log]
-        return Line(
-            clean(name), [(float(x), y) for x, y in found if _is_number(x) and _is_number(y)]
-        )
-
-    losses = [line(name, log, lambda record: record.get("loss")) for name, log in runs.items()]
-    validated = [line(name, log, _valid_mrr) for name, log in runs.items()]
-    return [Chart("training loss", "epoch", losses), Chart("validation MRR", "epoch", validated)]
-
-
-def _valid_mrr(record: dict[str, Any]) -> Any:
-    valid = record.get("valid")
-    return valid.get("mrr") if isinstance(valid, dict) else None
-
-
-def _is_number(value: object) -> TypeGuard[float]:
-    return isinstance(value, int | float) and abs(value) < 1e15
+def _charts(runs: dict[str, list[dict[str, Any]]]) -> list[Chart]:
+    named = {clean(name): log for name, log in runs.items()}
+    return training_charts(named, "epoch", lambda record: record.get("epoch"))
 
 
 def _short(value: object) -> object:
