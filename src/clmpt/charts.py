@@ -1,4 +1,7 @@
-"""Line charts as SVG: so few lines that a plotting library would be the larger burden."""
+"""Lines and bars as SVG.
+
+So little of it that a plotting library would be the larger burden.
+"""
 
 from __future__ import annotations
 

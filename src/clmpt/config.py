@@ -1,5 +1,6 @@
-"""Settings: frozen, typed, closed; from TOML and the command line, and kept in run folders.
+"""Settings: frozen, typed, closed.
 
+They come from TOML and the command line, and are kept in run folders.
 An unknown key or a value of the wrong kind is refused with what would be right.
 """
 

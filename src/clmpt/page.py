@@ -1,5 +1,6 @@
-"""A page of headings, text, tables and pictures, written once and read as Markdown or HTML.
+"""A page, as Markdown and as HTML.
 
+Headings, text, tables and pictures, written once.
 The HTML stands alone: styles and pictures are in it, and it asks nothing of any other place.
 """
 
