@@ -36,7 +36,6 @@ class Entry:
     published: str = ""  # which published row it repeats
     costs: dict[str, float] = field(default_factory=dict)
     training_log: list[dict[str, Any]] = field(default_factory=list)
-    pretraining_log: list[dict[str, Any]] = field(default_factory=list)
     settings: dict[str, Any] = field(default_factory=dict)
     provenance: dict[str, Any] = field(default_factory=dict)
     queries: dict[str, str] = field(default_factory=dict)  # by split, where they come from
@@ -47,14 +46,15 @@ class Entry:
     def cell(self, column: str) -> str:
         """MRR times 100, of a shape or an average."""
         value = self.report[column] if column in self.report else self.mrr(column)
-        return f"{100 * value:.1f}" if is_number(value) else _DASH
+        return _hundredths(value)
 
 
 def entries_in(folder: str | Path) -> list[Entry]:
     """What was measured in a folder: experiments of `reproduce`, or a report of `evaluate`."""
     folder = Path(folder)
     if (folder / "report.json").exists():
-        return [Entry(_name_in(folder), read_report(folder))]
+        document = read_report(folder)
+        return [Entry(str(document.get("model", folder.name)), document)]
     variants = variants_in(folder)
     if not variants:
         raise DataError(
@@ -64,10 +64,6 @@ def entries_in(folder: str | Path) -> list[Entry]:
     found = [_of_variant(variant) for variant in variants]
     hops = {variant.folders["hops"]: variant for variant in variants}
     return found + [_hop_by_hop(place, variant) for place, variant in hops.items()]
-
-
-def _name_in(folder: Path) -> str:
-    return str(read_report(folder).get("model", folder.name))
 
 
 def _of_variant(variant: Variant) -> Entry:
@@ -93,7 +89,6 @@ def _of_variant(variant: Variant) -> Entry:
         str(about["published"]),
         {name: value for name, value in costs.items() if is_number(value)},
         read_log(places["reasoner"]),
-        read_log(places["predictor"]),
         variant.settings,
         variant.provenance,
         {split: _origin(places[split]) for split in ("train", "valid", "test")},
@@ -192,15 +187,11 @@ def compare(entries: Sequence[Entry]) -> Page:
 
 def save(page: Page, folder: str | Path) -> None:
     """A new folder with the page as Markdown and as HTML, and its pictures."""
-    with new_folder(Path(folder)) as scratch:
-        write(page, scratch)
-
-
-def write(page: Page, folder: Path) -> None:
     texts = {"report.md": page.markdown(), "report.html": page.html()}
     texts |= {picture.name: picture.svg for picture in page.pictures}
-    for name, text in texts.items():
-        (folder / name).write_text(text, encoding="utf-8")
+    with new_folder(Path(folder)) as scratch:
+        for name, text in texts.items():
+            (scratch / name).write_text(text, encoding="utf-8")
 
 
 def main_table(entries: Sequence[Entry], benchmark: str) -> Table:
@@ -218,14 +209,19 @@ def main_table(entries: Sequence[Entry], benchmark: str) -> Table:
 
 
 def _columns(entries: Sequence[Entry]) -> list[str]:
-    """The shapes in the paper's order, then any others, then the averages."""
+    """The shapes, then the averages."""
+    averages = [name for name in ("Avg_p", "Avg_n") if any(name in e.report for e in entries)]
+    return [*_shapes(entries), *averages]
+
+
+def _shapes(entries: Sequence[Entry]) -> list[str]:
+    """The shapes in the paper's order, then any others."""
     there = list(
         dict.fromkeys(shape["shape"] for entry in entries for shape in entry.report["shapes"])
     )
     paper = published()["columns"].split()
-    shapes = [name for name in paper if name in there]
-    averages = [name for name in ("Avg_p", "Avg_n") if any(name in e.report for e in entries)]
-    return [*shapes, *(name for name in there if name not in paper), *averages]
+    known = [name for name in paper if name in there]
+    return [*known, *(name for name in there if name not in paper)]
 
 
 def _section(entries: Sequence[Entry], benchmark: str, prefix: str) -> list[Block]:
@@ -253,7 +249,7 @@ def _section(entries: Sequence[Entry], benchmark: str, prefix: str) -> list[Bloc
 
 
 def _bars(entries: Sequence[Entry], prefix: str) -> Picture:
-    shapes = [name for name in _columns(entries) if not name.startswith("Avg")]
+    shapes = _shapes(entries)
     clusters = [
         Cluster(shape, [100 * (entry.mrr(shape) or 0.0) for entry in entries]) for shape in shapes
     ]
@@ -262,7 +258,7 @@ def _bars(entries: Sequence[Entry], prefix: str) -> Picture:
 
 
 def _errors(entries: Sequence[Entry]) -> Table:
-    shapes = [name for name in _columns(entries) if not name.startswith("Avg")]
+    shapes = _shapes(entries)
     rows = []
     for entry in entries:
         found = {shape["shape"]: shape.get("standard_error") for shape in entry.report["shapes"]}
@@ -278,7 +274,7 @@ def _errors(entries: Sequence[Entry]) -> Table:
 
 def _by_missing(entries: Sequence[Entry]) -> list[Block]:
     """A table for each number of missing links that any answer has."""
-    shapes = [name for name in _columns(entries) if not name.startswith("Avg")]
+    shapes = _shapes(entries)
     tables: dict[str, list[list[str]]] = {}
     for entry in entries:
         by_shape = {
@@ -294,16 +290,28 @@ def _by_missing(entries: Sequence[Entry]) -> list[Block]:
     ]
 
 
+def _minutes(seconds: float) -> str:
+    return f"{seconds / 60:.1f} min"
+
+
+def _gigabytes(value: float) -> str:
+    return f"{value / 1e9:.2f} GB"
+
+
+def _millions(value: float) -> str:
+    return f"{value / 1e6:.1f} M"
+
+
 _COSTS: tuple[tuple[str, str, Callable[[float], str]], ...] = (
-    ("pre-training", "pre-training", lambda value: _minutes(value)),
-    ("training", "training", lambda value: _minutes(value)),
-    ("steps", "steps", lambda value: f"{value:,.0f}"),
-    ("evaluation", "evaluation", lambda value: _minutes(value)),
-    ("pre-training memory", "memory: pre-training", lambda value: _gigabytes(value)),
-    ("training memory", "training", lambda value: _gigabytes(value)),
-    ("evaluation memory", "evaluation", lambda value: _gigabytes(value)),
-    ("trained", "parameters: trained", lambda value: f"{value / 1e6:.1f} M"),
-    ("frozen", "frozen", lambda value: f"{value / 1e6:.1f} M"),
+    ("pre-training", "pre-training", _minutes),
+    ("training", "training", _minutes),
+    ("steps", "steps", "{:,.0f}".format),
+    ("evaluation", "evaluation", _minutes),
+    ("pre-training memory", "memory: pre-training", _gigabytes),
+    ("training memory", "training", _gigabytes),
+    ("evaluation memory", "evaluation", _gigabytes),
+    ("trained", "parameters: trained", _millions),
+    ("frozen", "frozen", _millions),
 )
 
 
@@ -382,11 +390,3 @@ def _figure(value: float | None) -> str:
 
 def _hundredths(value: object, digits: int = 1) -> str:
     return f"{100 * value:.{digits}f}" if is_number(value) else _DASH
-
-
-def _minutes(seconds: float) -> str:
-    return f"{seconds / 60:.1f} min"
-
-
-def _gigabytes(value: float) -> str:
-    return f"{value / 1e9:.2f} GB"

@@ -261,6 +261,14 @@ def reasoning(given: Mapping[str, Any]) -> Reasoning:
     return Reasoning(**{**start, **given})
 
 
+def check_heads(before: Pretraining, model: Reasoning) -> None:
+    """Refuses heads that do not divide what the predictor makes."""
+    if model.reasoner == "clmpt" and before.width % model.heads:
+        raise SettingError(
+            f"{model.heads} heads do not divide the predictor's width of {before.width}."
+        )
+
+
 def training(given: Mapping[str, Any]) -> Training:
     _check_names(Training, given)
     return Training(**given)

@@ -13,6 +13,7 @@ from clmpt.config import (
     Pretraining,
     Reasoning,
     Training,
+    check_heads,
     fitting,
     pretraining,
     reasoning,
@@ -139,10 +140,7 @@ def plan_for(graph: KnowledgeGraph, given: Mapping[str, Mapping[str, Any]] | Non
         an_epoch = 12 * graph.index.triples * len(graph.entities) * before.width
         before = replace(before, epochs=max(1, min(before.epochs, _MOST_WORK // max(an_epoch, 1))))
     model = reasoning(settings("reasoning"))
-    if model.reasoner == "clmpt" and before.width % model.heads:
-        raise SettingError(
-            f"{model.heads} heads do not divide the predictor's width of {before.width}."
-        )
+    check_heads(before, model)
     return Plan(chosen, before, model, training({**seeded, **settings("training")}))
 
 

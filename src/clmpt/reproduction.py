@@ -22,13 +22,14 @@ from clmpt.config import (
     Queries,
     Reasoning,
     Training,
+    check_heads,
     experiment,
     pretraining,
     queries,
     reasoning,
     training,
 )
-from clmpt.errors import DataError, SettingError
+from clmpt.errors import DataError
 from clmpt.experiment import has_facts
 from clmpt.graph.benchmarks import FULL, OBSERVED, SPLITS, query_splits, read_queries
 from clmpt.graph.knowledge_graph import KnowledgeGraph
@@ -88,10 +89,7 @@ class Recipe:
 
         model = reasoning(tables.get("reasoning", {}))
         before = pretraining(table("pretraining"))
-        if model.reasoner == "clmpt" and before.width % model.heads:
-            raise SettingError(
-                f"{model.heads} heads do not divide the predictor's width of {before.width}."
-            )
+        check_heads(before, model)
         chosen = queries(table("queries"))
         for name in (*chosen.trained.split(), *chosen.measured.split()):
             shape(name)  # refuses one that there is not

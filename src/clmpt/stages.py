@@ -32,7 +32,7 @@ HOP_BY_HOP = "predictor, hop by hop"
 
 @dataclass(frozen=True)
 class Stage:
-    """How far a fit is: the stage's name, how much of it is done, and a line about it."""
+    """How far the work is: the stage's name, how much of it is done, and a line about it."""
 
     name: str
     done: int

@@ -102,7 +102,7 @@ def _first_commands(command: _Adder) -> None:
     demo.add_argument(
         "--out", default="clmpt-world", metavar="FOLDER", help="where (default: clmpt-world)"
     )
-    demo.add_argument("--device", help="cpu, cuda, …; auto takes what is there (default)")
+    _device(demo)
 
     fit = command(
         "fit",
@@ -115,7 +115,7 @@ def _first_commands(command: _Adder) -> None:
     fit.add_argument("--plan", action="store_true", help="only show what it would do and take")
     _settings(fit, Fitting)
     _recipe(fit)
-    fit.add_argument("--device", help="cpu, cuda, …; auto takes what is there (default)")
+    _device(fit)
 
     ask = command(
         "ask",
@@ -378,7 +378,7 @@ def _experiment_commands(command: _Adder) -> None:
     run.add_argument("--name", help="what reports call it (default: by what is special)")
     run.add_argument("--plan", action="store_true", help="only show what it would do and take")
     run.add_argument("--workers", type=_count, metavar="N", help="processes that sample")
-    run.add_argument("--device", help="cpu, cuda, …; auto takes what is there (default)")
+    _device(run)
 
     page = command(
         "report",
@@ -462,6 +462,10 @@ def _recipe(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="a TOML file with settings; options go before it",
     )
+
+
+def _device(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--device", help="cpu, cuda, …; auto takes what is there (default)")
 
 
 def _csv(parser: argparse.ArgumentParser) -> None:

@@ -21,7 +21,7 @@ from clmpt.cli.output import (
     tell,
 )
 from clmpt.cli.predictors import memory_named
-from clmpt.comparison import Entry, compare, entries_in, main_table, save, write
+from clmpt.comparison import Entry, compare, entries_in, main_table, save
 from clmpt.config import Tables, changed, read_recipe
 from clmpt.graph.benchmarks import open_graph
 from clmpt.graph.knowledge_graph import KnowledgeGraph
@@ -109,15 +109,8 @@ def _show_plan(
 def _renew_page(entries: list[Entry], folder: Path) -> None:
     """The page about all that was done in a run; it takes the place of the one before."""
     page = compare(entries)
-    if folder.exists():
-        fresh = folder.with_name(f".{folder.name}-new")
-        shutil.rmtree(fresh, ignore_errors=True)
-        fresh.mkdir()
-        write(page, fresh)
-        shutil.rmtree(folder)
-        fresh.rename(folder)
-    else:
-        save(page, folder)
+    shutil.rmtree(folder, ignore_errors=True)  # a kill here costs a page that is made anew
+    save(page, folder)
 
 
 def _show_result(
@@ -151,10 +144,10 @@ def report(options: argparse.Namespace) -> None:
     out = Path(options.out) if options.out else None
     if out:
         refuse_existing(out)
-    entries = [entry for folder in options.runs for entry in entries_in(folder)]
-    names = [entry.name for entry in entries]
-    if len(options.runs) > 1 and len(set(names)) < len(names):
-        entries = [_named(entry, folder) for folder in options.runs for entry in entries_in(folder)]
+    found = [(folder, entry) for folder in options.runs for entry in entries_in(folder)]
+    entries = [entry for _, entry in found]
+    if len(options.runs) > 1 and len({entry.name for entry in entries}) < len(entries):
+        entries = [_named(entry, folder) for folder, entry in found]
     if out:
         save(compare(entries), out)
         tell(f"{out / 'report.html'} and {out / 'report.md'}")
