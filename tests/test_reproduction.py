@@ -17,7 +17,7 @@ from xml.etree import ElementTree
 import pytest
 
 from clmpt.cli.main import main
-from clmpt.comparison import entries_in
+from clmpt.comparison import Entry, entries_in, main_table
 from clmpt.graph.query_store import QuerySet
 from stand_ins import make_stand_ins
 
@@ -244,6 +244,17 @@ def test_the_page_says_what_the_reports_say(run: Path) -> None:
     assert "official: 1p 5, 2p 5, 2i 5, 2u 5, 2in 5; sampled, seed 0: ip 6, pi 6" in page
     for picture in re.findall(r"!\[.*?\]\((.*?)\)", page):
         ElementTree.parse(run / "report" / picture)
+
+
+def test_a_shape_scored_by_convention_is_marked() -> None:
+    shapes = [
+        {"shape": "pni", "mrr": 0.125, "notes": ["an approximation"]},
+        {"shape": "2i", "mrr": 0.25, "notes": []},
+    ]
+    table = main_table([Entry("mine", {"shapes": shapes})], "nell995")
+    assert table.headers == ["MRR × 100", "2i", "pni*"]
+    assert table.rows[0] == ["mine", "25.0", "12.5"]
+    assert ["CLMPT (published)", "41.8", "4.5"] in table.rows
 
 
 def test_costs_are_told(run: Path) -> None:

@@ -205,7 +205,9 @@ def main_table(entries: Sequence[Entry], benchmark: str) -> Table:
         [f"{name} (published)", *(_figure(known[name].get(column)) for column in columns)]
         for name in names
     ]
-    return Table(["MRR × 100", *columns], rows, quiet_from=len(entries))
+    noted = {row["shape"] for entry in entries for row in entry.report["shapes"] if row["notes"]}
+    titles = [f"{column}*" if column in noted else column for column in columns]
+    return Table(["MRR × 100", *titles], rows, quiet_from=len(entries))
 
 
 def _columns(entries: Sequence[Entry]) -> list[str]:
