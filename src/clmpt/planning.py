@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from clmpt.bench import matrix_peak
+import torch
+
 from clmpt.config import (
     Fitting,
     Pretraining,
@@ -144,13 +146,34 @@ def plan_for(graph: KnowledgeGraph, given: Mapping[str, Mapping[str, Any]] | Non
     return Plan(chosen, before, model, training({**seeded, **settings("training")}))
 
 
-_TOKENS = 8  # an update hears so many messages, on average over the trained shapes
+_TOKENS = 4  # an update hears so many messages, on average over the trained shapes
 _SHARE_OF_PEAK = 0.4  # that training reaches, all in all
 _A_STEP = 0.02  # seconds that a step takes however little there is to do
-_BYTES_A_SECOND = 5e9  # that plain arithmetic on a table moves
+_BYTES_A_SECOND = 1e10  # that plain arithmetic on a table moves
 _START = 400 * 2**20  # bytes that Python and PyTorch take before any work
 _RANKED_AT_ONCE = 2**25  # scores in memory while measuring
+_SIDE = 768  # of the matrices that tell how fast a processor is
 _SAMPLED_A_SECOND = 8_000  # queries, by one process
+
+
+def idle_peak() -> float:
+    """Operations a second of matrix products, on this processor if it had nothing else to do.
+
+    It is measured in a thread's own time, so that other programs hardly matter.
+    """
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        return threads * max(_one_product(_SIDE) for _ in range(5))
+    finally:
+        torch.set_num_threads(threads)
+
+
+def _one_product(side: int) -> float:
+    left, right = torch.randn(side, side), torch.randn(side, side)
+    start = time.thread_time()
+    left @ right
+    return 2 * side**3 / max(time.thread_time() - start, 1e-6)
 
 
 @dataclass(frozen=True)
@@ -208,7 +231,7 @@ def estimate(graph: KnowledgeGraph, plan: Plan) -> Estimate:
     """Time and memory of a fit on the processor, from a short measurement of its speed."""
     before, after, size = plan.pretraining, plan.training, len(graph.entities)
     queries = len(TRAINED_SHAPES) * plan.fitting.queries
-    peak = matrix_peak((1024,))
+    peak = idle_peak()
     works = (
         pretraining_work(graph, before),
         training_work(size, before.width, queries, plan.reasoning, after),
@@ -217,5 +240,5 @@ def estimate(graph: KnowledgeGraph, plan: Plan) -> Estimate:
     scores = 4 * before.batch * _scored(before, size) * 3
     activations = 4 * after.batch * (_TOKENS * (8 * before.width + 2 * plan.reasoning.feed_forward))
     ranking = 8 * min(_RANKED_AT_ONCE, 1024 * size)
-    memory = _START + max(5 * table + scores, 6 * table + max(3 * activations, ranking))
+    memory = _START + max(5 * table + scores, 6 * table + max(6 * activations, ranking))
     return Estimate(sum(work.seconds(peak) for work in works), memory)

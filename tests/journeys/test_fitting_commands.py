@@ -13,10 +13,11 @@ import time
 from pathlib import Path
 
 import pytest
+import torch
 
 import clmpt
 from clmpt.cli.main import main
-from clmpt.planning import estimate, plan_for
+from clmpt.planning import estimate, idle_peak, plan_for
 from clmpt.stages import Stage
 from toy import random_graph
 
@@ -382,3 +383,13 @@ def test_an_estimate_grows_with_the_work() -> None:
     small, large = (plan_for(graph, {"pretraining": {"rank": rank}}) for rank in (8, 800))
     assert estimate(graph, small).bytes < estimate(graph, large).bytes
     assert estimate(graph, small).seconds < estimate(graph, large).seconds
+
+
+def test_measuring_the_processor_leaves_its_threads_alone() -> None:
+    threads = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        assert idle_peak() > 10**8
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(threads)

@@ -9,7 +9,6 @@ import shutil
 from dataclasses import replace
 from pathlib import Path
 
-from clmpt.bench import matrix_peak
 from clmpt.cli.output import (
     Table,
     command_name,
@@ -26,6 +25,7 @@ from clmpt.config import Tables, changed, read_recipe
 from clmpt.graph.benchmarks import open_graph
 from clmpt.graph.knowledge_graph import KnowledgeGraph
 from clmpt.graph.storage import refuse_existing
+from clmpt.planning import idle_peak
 from clmpt.reproduction import Recipe, Variant, begin, label, parts_of, reproduce, works_of
 
 _PAGE = "report"
@@ -94,7 +94,7 @@ def _show_plan(
     recipe: Recipe, graph: KnowledgeGraph, out: Path, workers: int, to_error: bool = False
 ) -> None:
     say_it = tell if to_error else say
-    peak, left = matrix_peak((1024,)), 0.0
+    peak, left = idle_peak(), 0.0
     say_it(f"{recipe.name}, {len(graph.entities):,} entities, {graph.index.triples:,} facts")
     works = works_of(recipe, graph, workers)
     for part, work in zip(parts_of(recipe, out), works, strict=True):
