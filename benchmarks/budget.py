@@ -1,6 +1,6 @@
 """How many steps of each recipe take the time of the first one's.
 
-    python benchmarks/budget.py RECIPE… --out RUN
+    python benchmarks/budget.py RECIPE… --data FOLDER --out RUN
 
 Recipes in `recipes/laptop` give variants the same budget of time, as a number of steps so that the
 same seed gives the same figures. This measures the steps of all of them in turn, in one process, on
@@ -24,8 +24,8 @@ from clmpt.reproduction import Recipe, parts_of
 ROUNDS = 40
 
 
-def trainer_of(recipe: Recipe, run: Path) -> Trainer:
-    train, _, predictor, *_ = parts_of(recipe, run)
+def trainer_of(recipe: Recipe, data: Path, run: Path) -> Trainer:
+    train, _, predictor, *_ = parts_of(recipe, data, run)
     model = fresh_reasoner(open_checkpoint(predictor.path).predictor, recipe.reasoning, 0)
     return Trainer(model, QuerySet.open(train.path).groups, recipe.training)
 
@@ -33,10 +33,12 @@ def trainer_of(recipe: Recipe, run: Path) -> Trainer:
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("recipes", nargs="+")
+    parser.add_argument("--data", required=True, type=Path)
     parser.add_argument("--out", required=True, type=Path)
     options = parser.parse_args()
     recipes = {path: Recipe.of(read_recipe(path)) for path in options.recipes}
-    trainers = {path: trainer_of(recipe, options.out) for path, recipe in recipes.items()}
+    data, run = options.data, options.out
+    trainers = {path: trainer_of(recipe, data, run) for path, recipe in recipes.items()}
     seconds: dict[str, list[float]] = {path: [] for path in recipes}
     for _ in range(ROUNDS):
         for path, trainer in trainers.items():

@@ -26,7 +26,7 @@ from clmpt.neural.reasoners.models import fresh_reasoner
 from clmpt.neural.training import Trainer
 
 ENTITIES, BATCH, ROUNDS = 14505, 512, 3
-SIZES = {"laptop": (200, 2, 1024, 8), "paper": (1000, 2, 8192, 2)}  # rank, layers, hidden, steps
+SIZES = {"laptop": (200, 1, 1024, 12), "paper": (1000, 2, 8192, 2)}  # rank, layers, hidden, steps
 
 
 def measure(size: str, reasoner: str, conditional: bool) -> None:
@@ -45,6 +45,7 @@ def measure(size: str, reasoner: str, conditional: bool) -> None:
         conditional=conditional,
         encoder_layers=layers,
         feed_forward=hidden,
+        frozen=reasoner == "lmpnn",  # as published
     )
     model = fresh_reasoner(predictor, settings, seed=0)
     trainer = Trainer(model, made_up_queries(ENTITIES), Training(batch=BATCH, device="cpu"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -16,8 +17,10 @@ from xml.etree import ElementTree
 
 import pytest
 
+from clmpt import stages
 from clmpt.cli.main import main
-from clmpt.comparison import Entry, entries_in, main_table
+from clmpt.comparison import Entry, compare, entries_in, main_table
+from clmpt.experiment import Progress
 from clmpt.graph.query_store import QuerySet
 from stand_ins import make_stand_ins
 
@@ -149,6 +152,120 @@ def test_a_killed_run_goes_on_to_the_same_report(
     assert figures(out)["CLMPT"] == figures(run)["CLMPT"]
 
 
+@pytest.mark.parametrize("stage", ["pre-training", "training"])
+def test_a_run_goes_on_from_the_middle_of_a_stage_and_on_another_device(
+    home: Path, run: Path, tmp_path: Path, stage: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out, usual = tmp_path / "run", stages._of_training
+
+    def pressed(name: str, now: Progress) -> stages.Stage:
+        if name == stage and now.step == now.steps // 2:
+            raise KeyboardInterrupt
+        return usual(name, now)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(stages, "_of_training", pressed)
+        assert main(arguments(home, out)) == 130
+    assert list(out.rglob("state.safetensors"))
+    assert main(arguments(home, out, "--device", "cpu")) == 0
+    assert figures(out)["CLMPT"] == figures(run)["CLMPT"]
+    assert main(arguments(home, out)) == 0
+    assert list(figures(out)) == ["CLMPT", "predictor, hop by hop"]
+
+
+def test_official_queries_that_come_later_are_used(
+    home: Path, tmp_path: Path, capsys: Captured
+) -> None:
+    data, out = tmp_path / "data", tmp_path / "run"
+    shutil.copytree(home / "NELL-betae", data)
+    asked = list(data.glob("test-*.pkl"))
+    for path in asked:
+        path.rename(tmp_path / path.name)
+    words = arguments(home, out)
+    words[3] = str(data)
+    assert main(words) == 0
+    for path in asked:
+        (tmp_path / path.name).rename(path)
+    capsys.readouterr()
+    assert main(words) == 0
+    assert capsys.readouterr().out.count("done already") == 4  # all but what the test split is for
+    page = (out / "report" / "report.md").read_text(encoding="utf-8")
+    assert "official: 1p 5" in page
+    assert list(figures(out))[:2] == ["CLMPT", "CLMPT (2)"]
+
+
+def test_samples_of_other_shapes_are_not_taken(home: Path, run: Path, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    shutil.copytree(run, out)
+    (test,) = out.glob("queries/test-*.queries")
+    test.unlink()
+    (train,) = out.glob("queries/train-*.queries")
+    shutil.copy(train, test.with_suffix(".samples"))
+    (out / "queries" / ".test-1.queries-killed").write_text("half")
+    assert main(arguments(home, out)) == 0
+    (test,) = out.glob("queries/test-*.queries")
+    assert QuerySet.open(test).about["sampled"] == ["ip", "pi"]
+    assert len(list((out / "queries").iterdir())) == 3
+
+
+def test_variants_of_one_name_are_told_apart(home: Path, tmp_path: Path, capsys: Captured) -> None:
+    out, other = tmp_path / "run", ("--set", "training.seed=1", "--name", "CLMPT")
+    assert main(arguments(home, out)) == 0
+    assert main(arguments(home, out, *other)) == 0
+    found = figures(out)
+    assert list(found) == ["CLMPT", "CLMPT (2)", "predictor, hop by hop"]
+    assert found["CLMPT"] != found["CLMPT (2)"]
+    page = (out / "report" / "report.md").read_text(encoding="utf-8")
+    assert page.count("| CLMPT (2) |") >= 3
+    assert (out / "report" / "training.svg").read_text(encoding="utf-8").count(">CLMPT (2)<") >= 1
+    for more, name in (((), "CLMPT"), (other, "CLMPT (2)")):
+        capsys.readouterr()
+        assert main([*arguments(home, out, *more), "--json"]) == 0
+        assert json.loads(capsys.readouterr().out)["report"] == found[name]
+
+
+@pytest.mark.parametrize(
+    ("more", "name"),
+    [
+        (["--reasoner", "lmpnn"], "LMPNN"),
+        (["--reasoner", "lmpnn", "--set", "frozen=false"], "LMPNN (trainable)"),
+        (["--set", "conditional=false", "--set", "frozen=true"], "CLMPT without C (frozen)"),
+        (["--set", "training.seed=1"], "CLMPT, training.seed=1"),
+        (["--set", "name=foo", "--set", "published=LMPNN"], "foo"),
+        (["--set", "name=foo", "--name", "bar"], "bar"),
+    ],
+)
+def test_a_variant_is_called_by_what_is_special(
+    home: Path, tmp_path: Path, capsys: Captured, more: list[str], name: str
+) -> None:
+    assert main(arguments(home, tmp_path / "run", *more, "--plan")) == 0
+    assert capsys.readouterr().out.startswith(f"{name}, 40 entities")
+
+
+def test_a_recipes_own_name_stays_with_its_variants(
+    home: Path, tmp_path: Path, capsys: Captured
+) -> None:
+    named = tmp_path / "named.toml"
+    named.write_text(RECIPE.replace("[experiment]", '[experiment]\nname = "4 heads"'))
+    words = arguments(home, tmp_path / "run", "--set", "frozen=true", "--plan")
+    words[1] = str(named)
+    assert main(words) == 0
+    assert capsys.readouterr().out.startswith("4 heads, frozen=true, 40 entities")
+
+
+def test_a_plan_for_a_folder_of_another_graph_is_refused(
+    home: Path, run: Path, tmp_path: Path, capsys: Captured
+) -> None:
+    other = tmp_path / "other"
+    shutil.copytree(home / "NELL-betae", other)
+    facts = (other / "train.txt").read_text().splitlines(keepends=True)
+    (other / "train.txt").write_text("".join(facts[:-2]))
+    words = arguments(home, run, "--plan")
+    words[3] = str(other)
+    assert main(words) == 2
+    assert "holds a run with other settings" in capsys.readouterr().err
+
+
 def test_a_plan_changes_nothing(home: Path, tmp_path: Path, capsys: Captured) -> None:
     assert main(arguments(home, tmp_path / "run", "--plan")) == 0
     shown = capsys.readouterr().out
@@ -173,6 +290,15 @@ def test_a_damaged_stage_is_named(home: Path, tmp_path: Path, capsys: Captured) 
         (["--set", "heads=3"], "3 heads do not divide the predictor's width of 16."),
         (["--set", "trained=1p 9z"], "There is no shape '9z'"),
         (["--set", "trained="], "'trained' must name a shape"),
+        (["--set", "fitting.hide=0.5"], "There is no table 'fitting'"),
+        (["--set", "hide=0.5"], "There is no setting 'hide'.\n"),
+        (["--set", "benchmark=nell-995"], "Did you mean 'nell995'?"),
+        (["--set", "published=CLMTP"], "There is no row 'CLMTP' published on nell995. There are:"),
+        (["--name", "caf\udce9"], "'name' must be up to 100 characters that can be printed"),
+        (["--name", "a\x07b"], "'name' must be up to 100 characters that can be printed"),
+        (["--name", "x" * 101], "'name' must be up to 100 characters that can be printed"),
+        (["--device", "abacus"], "abacus"),
+        (["--set", "training.device=abacus"], "abacus"),
     ],
 )
 def test_wrong_settings_are_named_before_anything_is_made(
@@ -302,6 +428,62 @@ def test_a_report_of_evaluate_is_shown_too(
     assert reasoner.name in capsys.readouterr().out
     assert main(["report", str(home)]) == 2
     assert "There is nothing to report" in capsys.readouterr().err
+
+
+def test_notes_beside_the_page_are_left_alone(home: Path, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    assert main(arguments(home, out)) == 0
+    (out / "report" / "notes.txt").write_text("mine")
+    (out / "report" / "report.md").write_text("old")
+    assert main(arguments(home, out)) == 0
+    assert (out / "report" / "notes.txt").read_text() == "mine"
+    assert "Results on NELL995" in (out / "report" / "report.md").read_text(encoding="utf-8")
+
+
+def test_the_page_says_what_made_each_stage(run: Path) -> None:
+    (predictor,) = run.glob("predictors/*/run.json")
+    began = json.loads(predictor.read_text())["started"]
+    page = (run / "report" / "report.md").read_text(encoding="utf-8")
+    assert page.count(f"- Predictor, begun on {began}: clmpt") == 1  # both variants have it
+    assert "- CLMPT: training, begun on " in page
+    assert r"- LMPNN, training.batch=8: measuring, begun on " in page
+
+
+def test_different_numbers_of_queries_are_told_apart() -> None:
+    def entry(name: str, count: int) -> Entry:
+        row = {"shape": "2i", "mrr": 0.5, "count": count, "notes": []}
+        return Entry(name, {"shapes": [row], "notes": []})
+
+    same = compare([entry("a", 5), entry("b", 5)]).markdown()
+    assert "| queries | 5 |" in same
+    page = compare([entry("a", 4000), entry("b", 10)]).markdown()
+    assert "| queries, a | 4,000 |" in page
+    assert "| queries, b | 10 |" in page
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("by_missing_links", {"x": {}}),
+        ("by_missing_links", {"1": 3}),
+        ("by_missing_links", []),
+        ("count", float("inf")),
+        ("mrr", float("nan")),
+        ("mrr", "0.5"),
+        ("notes", 3),
+        ("notes", [3]),
+        ("shape", []),
+    ],
+)
+def test_damaged_reports_are_named(
+    run: Path, tmp_path: Path, capsys: Captured, field: str, value: object
+) -> None:
+    report = next(run.glob("reports/clmpt-*")) / "report.json"
+    document = json.loads(report.read_text())
+    document["shapes"][0][field] = value
+    (tmp_path / "report.json").write_text(json.dumps(document))
+    assert main(["report", str(tmp_path)]) == 2
+    assert "report.json' is damaged" in capsys.readouterr().err
 
 
 def test_names_from_strangers_are_shown_not_obeyed(home: Path, tmp_path: Path) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -11,14 +13,14 @@ from typing import Any
 from clmpt.charts import Cluster, draw_charts, draw_clusters
 from clmpt.config import read_toml
 from clmpt.curves import is_number, training_charts
-from clmpt.errors import DataError
+from clmpt.errors import DataError, SettingError
 from clmpt.graph.query_store import QuerySet
-from clmpt.graph.storage import new_folder, open_json
+from clmpt.graph.storage import new_file, open_json, refuse_existing
 from clmpt.neural.checkpoint import parameter_counts
 from clmpt.page import Block, Bullets, Heading, Page, Picture, Table, Text
 from clmpt.report import COST
 from clmpt.reproduction import Variant, variants_in
-from clmpt.run_folder import read_log
+from clmpt.run_folder import read_log, read_provenance
 from clmpt.stages import read_report
 
 _PUBLISHED = Path(__file__).with_name("published.toml")
@@ -37,7 +39,7 @@ class Entry:
     costs: dict[str, float] = field(default_factory=dict)
     training_log: list[dict[str, Any]] = field(default_factory=list)
     settings: dict[str, Any] = field(default_factory=dict)
-    provenance: dict[str, Any] = field(default_factory=dict)
+    provenance: dict[str, dict[str, Any]] = field(default_factory=dict)  # by stage
     queries: dict[str, str] = field(default_factory=dict)  # by split, where they come from
 
     def mrr(self, shape: str) -> float | None:
@@ -63,7 +65,18 @@ def entries_in(folder: str | Path) -> list[Entry]:
         )
     found = [_of_variant(variant) for variant in variants]
     hops = {variant.folders["hops"]: variant for variant in variants}
-    return found + [_hop_by_hop(place, variant) for place, variant in hops.items()]
+    return distinct(found + [_hop_by_hop(place, variant) for place, variant in hops.items()])
+
+
+def distinct(entries: Sequence[Entry]) -> list[Entry]:
+    """The entries, those of one name numbered."""
+    seen: Counter[str] = Counter()
+    found = []
+    for entry in entries:
+        seen[entry.name] += 1
+        number = seen[entry.name]
+        found.append(replace(entry, name=f"{entry.name} ({number})") if number > 1 else entry)
+    return found
 
 
 def _of_variant(variant: Variant) -> Entry:
@@ -90,7 +103,11 @@ def _of_variant(variant: Variant) -> Entry:
         {name: value for name, value in costs.items() if is_number(value)},
         read_log(places["reasoner"]),
         variant.settings,
-        variant.provenance,
+        {
+            "predictor": read_provenance(places["predictor"]),
+            "training": read_provenance(places["reasoner"]),
+            "measuring": variant.provenance,
+        },
         {split: _origin(places[split]) for split in ("train", "valid", "test")},
     )
 
@@ -151,22 +168,45 @@ def published_rows(benchmark: str) -> dict[str, dict[str, float]]:
     >>> published_rows("nell995")["CLMPT"]["Avg_p"]
     31.3
     """
-    tables = published()
-    if benchmark not in tables:
+    known = _published_on(benchmark)
+    if known is None:
         return {}
-    columns = tables["columns"].split()
+    columns = published()["columns"].split()
     rows = {
         name: dict(zip(columns, map(float, cells.split()), strict=True))
-        for name, cells in tables[benchmark]["rows"].items()
+        for name, cells in known["rows"].items()
     }
-    for name, (positive, negated) in tables[benchmark]["averages"].items():
+    for name, (positive, negated) in known["averages"].items():
         rows[name] = {"Avg_p": positive, "Avg_n": negated}
     return rows
 
 
+def _published_on(benchmark: str) -> dict[str, Any] | None:
+    found = published().get(benchmark)
+    return found if isinstance(found, dict) else None
+
+
+def check_published(benchmark: str, row: str) -> None:
+    """Refuses what is meant to stand beside published figures, and would not.
+
+    >>> check_published("my own", "")
+    >>> check_published("nell-995", "")
+    Traceback (most recent call last):
+    clmpt.errors.SettingError: There are no figures on 'nell-995'. Did you mean 'nell995'?
+    """
+    if _published_on(benchmark) is None:
+        known = [name for name, table in published().items() if isinstance(table, dict)]
+        near = get_close_matches(benchmark, known, 1, 0.8)
+        if near:
+            raise SettingError(f"There are no figures on '{benchmark}'. Did you mean '{near[0]}'?")
+    elif row and row not in published_rows(benchmark):
+        rows = ", ".join(published_rows(benchmark))
+        raise SettingError(f"There is no row '{row}' published on {benchmark}. There are: {rows}.")
+
+
 def title_of(benchmark: str) -> str:
-    known = published().get(benchmark)
-    return str(known["title"]) if isinstance(known, dict) else benchmark
+    known = _published_on(benchmark)
+    return str(known["title"]) if known else benchmark
 
 
 # --- the page -------------------------------------------------------------------------------------
@@ -187,11 +227,17 @@ def compare(entries: Sequence[Entry]) -> Page:
 
 def save(page: Page, folder: str | Path) -> None:
     """A new folder with the page as Markdown and as HTML, and its pictures."""
-    texts = {"report.md": page.markdown(), "report.html": page.html()}
-    texts |= {picture.name: picture.svg for picture in page.pictures}
-    with new_folder(Path(folder)) as scratch:
-        for name, text in texts.items():
-            (scratch / name).write_text(text, encoding="utf-8")
+    refuse_existing(Path(folder))
+    renew(page, folder)
+
+
+def renew(page: Page, folder: str | Path) -> None:
+    """As `save` does, in place of the page that is there; other files are left alone."""
+    texts = {picture.name: picture.svg for picture in page.pictures}
+    texts |= {"report.md": page.markdown(), "report.html": page.html()}
+    for name, text in texts.items():
+        with new_file(Path(folder) / name) as scratch:
+            scratch.write_text(text, encoding="utf-8")
 
 
 def main_table(entries: Sequence[Entry], benchmark: str) -> Table:
@@ -228,7 +274,7 @@ def _shapes(entries: Sequence[Entry]) -> list[str]:
 
 def _section(entries: Sequence[Entry], benchmark: str, prefix: str) -> list[Block]:
     blocks: list[Block] = [main_table(entries, benchmark)]
-    if benchmark in published():
+    if _published_on(benchmark):
         blocks.append(Text(f"Published rows: {published()['source']}."))
     blocks += [_bars(entries, prefix), Heading("Standard errors", 3), _errors(entries)]
     missing = _by_missing(entries)
@@ -265,13 +311,18 @@ def _errors(entries: Sequence[Entry]) -> Table:
     for entry in entries:
         found = {shape["shape"]: shape.get("standard_error") for shape in entry.report["shapes"]}
         rows.append([entry.name, *(_hundredths(found.get(name), 2) for name in shapes)])
-    counts = {
-        shape["shape"]: f"{shape['count']:,}"
-        for entry in entries
-        for shape in entry.report["shapes"]
-    }
-    rows.append(["queries", *(counts[name] for name in shapes)])
-    return Table(["± × 100", *shapes], rows)
+    return Table(["± × 100", *shapes], [*rows, *_counts(entries, shapes)])
+
+
+def _counts(entries: Sequence[Entry], shapes: Sequence[str]) -> list[list[str]]:
+    """How many queries were measured: a row for all entries, or one for each where they differ."""
+    by_entry = {}
+    for entry in entries:
+        found = {shape["shape"]: f"{shape['count']:,}" for shape in entry.report["shapes"]}
+        by_entry[entry.name] = [found.get(name, _DASH) for name in shapes]
+    if len({tuple(cells) for cells in by_entry.values()}) == 1:
+        return [["queries", *next(iter(by_entry.values()))]]
+    return [[f"queries, {name}", *cells] for name, cells in by_entry.items()]
 
 
 def _by_missing(entries: Sequence[Entry]) -> list[Block]:
@@ -363,20 +414,34 @@ def _settings(entries: Sequence[Entry]) -> Table:
 
 
 def _made_by(entries: Sequence[Entry]) -> list[Block]:
-    lines = []
+    lines: dict[str, list[str]] = {}
     for entry in entries:
         for split, origin in entry.queries.items():
             if origin:
-                lines.append(f"Queries to {_PURPOSES[split]}: {origin}.")
-        about = entry.provenance
-        if about:
-            versions = ", ".join(f"{k} {v}" for k, v in dict(about.get("versions", {})).items())
-            lines.append(
-                f"{entry.name}: finished on {about.get('started')}; {versions}; commit "
-                f"{about.get('commit') or 'unknown'}; {about.get('platform')}, "
-                f"{about.get('threads')} threads."
-            )
-    return [Heading("Made with", 3), Bullets(list(dict.fromkeys(lines)))] if lines else []
+                lines.setdefault(f"Queries to {_PURPOSES[split]}: {origin}", []).append(entry.name)
+        for stage, about in entry.provenance.items():
+            if about:
+                line = f"{stage.capitalize()}, begun on {_provenance(about)}"
+                lines.setdefault(line, []).append(entry.name)
+    made = sum(bool(entry.queries) for entry in entries)
+    bullets = [
+        f"{line}."
+        if len(names) == made > 1
+        else f"{', '.join(names)}: {line[0].lower()}{line[1:]}."
+        for line, names in lines.items()
+    ]
+    return [Heading("Made with", 3), Bullets(bullets)] if bullets else []
+
+
+def _provenance(about: dict[str, Any]) -> str:
+    versions = about.get("versions")
+    listed = (
+        ", ".join(f"{k} {v}" for k, v in versions.items()) if isinstance(versions, dict) else ""
+    )
+    return (
+        f"{about.get('started')}: {listed}; commit {about.get('commit') or 'unknown'}; "
+        f"{about.get('platform')}, {about.get('threads')} threads"
+    )
 
 
 _PURPOSES = {"train": "train", "valid": "choose by", "test": "measure by"}

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Literal, TypeVar, get_args, get_type_hints
@@ -22,6 +22,7 @@ from clmpt.errors import DataError, SettingError
 
 _LARGEST_FILE = 2**20
 _MOST = 10**12
+_LONGEST_NAME = 100
 
 _Value = TypeVar("_Value")
 
@@ -201,6 +202,13 @@ class Experiment:
     def __post_init__(self) -> None:
         _check_kinds(self)
         _at_least("seed", self.seed, 0)
+        for name in ("name", "benchmark", "published"):
+            text = getattr(self, name)
+            if not text.isprintable() or len(text) > _LONGEST_NAME:
+                raise SettingError(
+                    f"'{name}' must be up to {_LONGEST_NAME} characters that can be printed, not "
+                    f"{text[:_LONGEST_NAME]!a}."
+                )
 
 
 @dataclass(frozen=True)
@@ -269,6 +277,13 @@ def check_heads(before: Pretraining, model: Reasoning) -> None:
         )
 
 
+def without_device(settings: Pretraining | Training) -> dict[str, Any]:
+    """The settings that a result depends on: what was begun on one device may go on on another."""
+    found = asdict(settings)
+    found.pop("device")
+    return found
+
+
 def training(given: Mapping[str, Any]) -> Training:
     _check_names(Training, given)
     return Training(**given)
@@ -308,6 +323,7 @@ KINDS: dict[str, type[Any]] = {
     "reasoning": Reasoning,
     "training": Training,
 }
+_OF_EXPERIMENTS = {name: kind for name, kind in KINDS.items() if name != "fitting"}
 _MOST_BASES = 4
 Tables = dict[str, dict[str, Any]]
 
@@ -336,7 +352,9 @@ def read_recipe(path: str | Path) -> Tables:
 
 
 def changed(tables: Tables, assignments: Sequence[str]) -> Tables:
-    """Tables with settings given as `table.name=value`, or `name=value` where only one has it.
+    """An experiment's tables with settings given as `table.name=value`.
+
+    The table may be left out where only one has such a setting.
 
     >>> changed({"training": {"batch": 512}}, ["training.batch=64", "rank=8", "decay=cosine"])
     Traceback (most recent call last):
@@ -350,8 +368,9 @@ def changed(tables: Tables, assignments: Sequence[str]) -> Tables:
         if not equals:
             raise SettingError(f"'{assignment}' should be NAME=VALUE, such as training.batch=64.")
         table, dot, name = key.strip().rpartition(".")
-        if dot and table not in KINDS:
-            raise SettingError(f"There is no table '{table}'. There are: {', '.join(KINDS)}.")
+        if dot and table not in _OF_EXPERIMENTS:
+            known = ", ".join(_OF_EXPERIMENTS)
+            raise SettingError(f"There is no table '{table}'. There are: {known}.")
         if not dot:
             table = _only_table(name)
         _check_names(KINDS[table], {name: None})
@@ -362,14 +381,14 @@ def changed(tables: Tables, assignments: Sequence[str]) -> Tables:
 def _only_table(name: str) -> str:
     having = [
         table
-        for table, kind in KINDS.items()
-        if table != "fitting" and name in (field.name for field in fields(kind))
+        for table, kind in _OF_EXPERIMENTS.items()
+        if name in (field.name for field in fields(kind))
     ]
     if len(having) > 1:
         listed = " or ".join(f"{table}.{name}" for table in having)
         raise SettingError(f"Say which '{name}' is meant: {listed}.")
     if not having:
-        known = [field.name for kind in KINDS.values() for field in fields(kind)]
+        known = [field.name for kind in _OF_EXPERIMENTS.values() for field in fields(kind)]
         near = get_close_matches(name, known, 1)
         hint = f" Did you mean '{near[0]}'?" if near else ""
         raise SettingError(f"There is no setting '{name}'.{hint}")

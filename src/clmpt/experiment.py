@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from clmpt.config import Pretraining, Reasoning, Training
+from clmpt.config import Pretraining, Reasoning, Training, without_device
 from clmpt.errors import DataError, TrainingError
 from clmpt.evaluation import evaluate_links
 from clmpt.graph.benchmarks import FULL, OBSERVED, train_split
@@ -125,7 +125,7 @@ def pretrain(
     trainer = Pretrainer(predictor, links_of(graph, facts), settings)
     identity = {
         "kind": "pretraining",
-        "settings": asdict(settings),
+        "settings": without_device(settings),
         "train_split": facts,
         "graph": {"fingerprint": graph.fingerprint, "edges": graph.checksum},
     }
@@ -179,7 +179,7 @@ def train(
     identity = {
         "kind": "training",
         "reasoning": asdict(reasoning),
-        "settings": asdict(settings),
+        "settings": without_device(settings),
         "graph": {"fingerprint": graph.fingerprint, "edges": graph.checksum},
         "predictor": {"model": predictor.name, "weights": checksum(predictor.parameters())},
         "queries": queries.checksum,

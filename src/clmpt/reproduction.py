@@ -28,10 +28,11 @@ from clmpt.config import (
     queries,
     reasoning,
     training,
+    without_device,
 )
 from clmpt.errors import DataError
 from clmpt.experiment import has_facts
-from clmpt.graph.benchmarks import FULL, OBSERVED, SPLITS, query_splits, read_queries
+from clmpt.graph.benchmarks import FULL, OBSERVED, SPLITS, query_files, read_queries
 from clmpt.graph.knowledge_graph import KnowledgeGraph
 from clmpt.graph.query_store import QueryGroup, QuerySet
 from clmpt.graph.storage import new_file, open_json, save_json
@@ -60,6 +61,8 @@ from clmpt.symbolic.making import make_queries
 from clmpt.symbolic.sampling import MOST_HARD, Protocol
 
 _VARIANTS = "variants"
+_FOLDERS = ("queries", "predictors", "reasoners", "reports", _VARIANTS)
+_SLUG = 60  # characters of a file's name that tell of a variant
 _HOPS = 16  # times that a query's entities are scored hop by hop, on average
 _KEY = 8  # hexadecimal digits
 _OFFICIAL, _SAMPLED = "official", "sampled"
@@ -103,14 +106,17 @@ class Recipe:
 def label(model: Reasoning) -> str:
     """A reasoner's name with what is special about it, as the paper's tables have it.
 
-    >>> label(Reasoning(frozen=True)), label(Reasoning(reasoner="lmpnn", conditional=False))
+    >>> published = Reasoning(reasoner="lmpnn", conditional=False, frozen=True)
+    >>> label(Reasoning(frozen=True)), label(published)
     ('CLMPT (frozen)', 'LMPNN')
     """
     named = model.reasoner.upper()
-    usual = model.reasoner == "clmpt"
-    if model.conditional != usual:
+    is_clmpt = model.reasoner == "clmpt"
+    if model.conditional != is_clmpt:
         named += " with C" if model.conditional else " without C"
-    return f"{named} (frozen)" if model.frozen else named
+    if model.frozen == is_clmpt:
+        named += " (frozen)" if model.frozen else " (trainable)"
+    return named
 
 
 @dataclass(frozen=True)
@@ -139,22 +145,33 @@ def reproduce(
     """
     run = begin(graph, data, out)
     with run.alone():
+        for folder in _FOLDERS:
+            run.clear(folder)
         return _Work(graph, data, recipe, out, workers, tell).do()
 
 
 def begin(graph: KnowledgeGraph, data: Path, out: Path) -> RunFolder:
     """The folder for experiments on one graph, new or as it was left."""
-    for split in SPLITS:
-        if not has_facts(graph, split):
-            raise DataError(f"The graph has no facts in the split '{split}'; all three are needed.")
-    identity = {
-        "kind": "reproduction",
-        "graph": {"fingerprint": graph.fingerprint, "edges": graph.checksum},
-    }
+    identity = _identity(graph)
     found = RunFolder.resume(out, identity)
     if found is not None:
         return found
     return RunFolder.create(out, identity, str(data.resolve()), lambda _folder: None)
+
+
+def check_folder(graph: KnowledgeGraph, out: Path) -> None:
+    """Refuses what `begin` would refuse, and touches nothing."""
+    RunFolder.find(out, _identity(graph))
+
+
+def _identity(graph: KnowledgeGraph) -> dict[str, Any]:
+    for split in SPLITS:
+        if not has_facts(graph, split):
+            raise DataError(f"The graph has no facts in the split '{split}'; all three are needed.")
+    return {
+        "kind": "reproduction",
+        "graph": {"fingerprint": graph.fingerprint, "edges": graph.checksum},
+    }
 
 
 @dataclass(frozen=True)
@@ -169,17 +186,19 @@ class Part:
         return is_finished(self.path) if self.name.endswith("training") else self.path.exists()
 
 
-def parts_of(recipe: Recipe, out: Path) -> list[Part]:
-    """The stages in their order. A name follows from settings, so others mean another path."""
+def parts_of(recipe: Recipe, data: Path, out: Path) -> list[Part]:
+    """The stages in their order.
+
+    A name follows from settings, and from which official queries there are in the folder `data`,
+    so other ones mean another path.
+    """
     asked = asdict(recipe.queries)
-    before, after = _without_device(recipe.pretraining), _without_device(recipe.training)
-    train = {name: asked[name] for name in ("trained", "train", "train_negated", "seed")}
-    valid = {
-        "trained": asked["trained"],
-        "count": recipe.training.validation_queries,
-        "seed": asked["seed"],
-    }
-    test = {name: asked[name] for name in ("measured", "test", "test_links", "seed")}
+    before, after = without_device(recipe.pretraining), without_device(recipe.training)
+    train, valid, test = (_official(data, split) for split in SPLITS)
+    train |= {name: asked[name] for name in ("trained", "train", "train_negated", "seed")}
+    valid |= {"trained": asked["trained"], "seed": asked["seed"]}
+    valid |= {"count": recipe.training.validation_queries}
+    test |= {name: asked[name] for name in ("measured", "test", "test_links", "seed")}
     train_key, valid_key, test_key, predictor_key = map(_key, (train, valid, test, before))
     model = asdict(recipe.reasoning)
     reasoner_key = _key([train_key, valid_key, predictor_key, model, after])
@@ -213,10 +232,10 @@ def works_of(recipe: Recipe, graph: KnowledgeGraph, workers: int = 1) -> list[Wo
     ]
 
 
-def _without_device(settings: Pretraining | Training) -> dict[str, Any]:
-    found = asdict(settings)
-    found.pop("device")  # what was made elsewhere is gone on with here
-    return found
+def _official(data: Path, split: str) -> dict[str, Any]:
+    """How a split's official queries are told from others: by their files' names and sizes."""
+    sizes = {path.name: path.stat().st_size for path in query_files(data, split)}
+    return {_OFFICIAL: sizes}
 
 
 def _key(document: Any) -> str:
@@ -234,7 +253,10 @@ class _Work:
     tell: Tell
 
     def do(self) -> Variant:
-        train, valid, predictor, reasoner, test, hops, own = parts_of(self.recipe, self.out)
+        train, valid, predictor, reasoner, test, hops, own = parts_of(
+            self.recipe, self.data, self.out
+        )
+        about = provenance()
         chosen, source = self.recipe.queries, str(self.data.resolve())
         device = self.recipe.training.device
         few = self.recipe.training.validation_queries
@@ -258,6 +280,7 @@ class _Work:
         relations = len(self.graph.relations)
         self.measure(hops, groups, lambda: predictor_in(predictor.path, relations, device))
         return self.record(
+            about,
             {
                 "train": train.path,
                 "valid": valid.path,
@@ -266,7 +289,7 @@ class _Work:
                 "reasoner": reasoner.path,
                 "report": own.path,
                 "hops": hops.path,
-            }
+            },
         )
 
     # --- queries ----------------------------------------------------------------------------------
@@ -276,7 +299,7 @@ class _Work:
         if part.is_done:
             return
         wanted = {shape(name): name for name in shapes.split()}
-        here = self.data.is_dir() and split in query_splits(self.data)
+        here = bool(query_files(self.data, split))
         self.tell(Stage(part.name, 0, 1, "reading" if here else ""))
         official = {
             group.template: group
@@ -303,7 +326,10 @@ class _Work:
         protocol = Protocol(OBSERVED[split], FULL[split], cap)
         path = self.samples_of(part)
         if path.exists():
-            return QuerySet.open(path)
+            there = QuerySet.open(path)
+            if {group.template for group in there.groups} == {template for template, _ in wanted}:
+                return there
+            path.unlink()
         tell = counted(self.tell, part.name, 0, sum(count for _, count in wanted))
         seed = self.recipe.queries.seed
         return make_queries(self.graph, wanted, protocol, path, seed, self.workers, tell)
@@ -327,13 +353,14 @@ class _Work:
             self.recipe.training.device,
         )
 
-    def record(self, folders: dict[str, Path]) -> Variant:
+    def record(self, about: dict[str, Any], folders: dict[str, Path]) -> Variant:
         """Writes down what was done, under its name."""
-        recipe, settings = self.recipe, asdict(self.recipe)
-        slug = re.sub(r"[^a-z0-9]+", "-", recipe.name.lower()).strip("-") or "variant"
-        path = self.out / _VARIANTS / f"{slug}-{_key(settings)}.json"
+        recipe = self.recipe
+        slug = re.sub(r"[^a-z0-9]+", "-", recipe.name.lower()).strip("-")[:_SLUG] or "variant"
         places = {name: str(folder.relative_to(self.out)) for name, folder in folders.items()}
-        document = {"name": recipe.name, "settings": settings, "folders": places, **provenance()}
+        key = _key([asdict(recipe.experiment), recipe.name, places])
+        path = self.out / _VARIANTS / f"{slug}-{key}.json"
+        document = {"name": recipe.name, "settings": asdict(recipe), "folders": places, **about}
         if not path.exists():
             with new_file(path) as scratch:
                 save_json(scratch, document)

@@ -35,6 +35,7 @@ _STATE = "state.safetensors"
 _LOG = "log.jsonl"
 _RUN = "run.json"
 _FINISHED = "finished.json"
+_PROVENANCE = ("started", "versions", "commit", "platform", "threads")
 
 
 @dataclass(frozen=True)
@@ -73,6 +74,15 @@ class RunFolder:
 
         What a kill left half written is cleared away.
         """
+        run = cls.find(path, identity)
+        if run is not None:
+            with run.alone():
+                run.clear()
+        return run
+
+    @classmethod
+    def find(cls, path: Path, identity: dict[str, Any]) -> RunFolder | None:
+        """As `resume` does, but nothing is touched."""
         if not (path / _RUN).exists():
             refuse_existing(path)
             return None
@@ -85,11 +95,12 @@ class RunFolder:
                 f"'{path}' holds a run with other settings ({_differences(other, identity)}). "
                 "Use the same settings to go on with it, or choose another folder."
             )
-        run = cls(path, identity)
-        with run.alone():
-            for scratch in path.glob(".*-*"):
-                shutil.rmtree(scratch) if scratch.is_dir() else scratch.unlink()
-        return run
+        return cls(path, identity)
+
+    def clear(self, folder: str = ".") -> None:
+        """Removes what a kill left half written in one of its folders."""
+        for scratch in (self.path / folder).glob(".*-*"):
+            shutil.rmtree(scratch) if scratch.is_dir() else scratch.unlink()
 
     @contextmanager
     def alone(self) -> Iterator[None]:
@@ -154,6 +165,12 @@ class RunFolder:
 def is_finished(folder: str | Path) -> bool:
     """Whether a folder holds a run that came to its end."""
     return (Path(folder) / _FINISHED).exists()
+
+
+def read_provenance(folder: str | Path) -> dict[str, Any]:
+    """When, with which versions and where a run was begun."""
+    found = open_json(Path(folder) / _RUN)
+    return {name: found.get(name) for name in _PROVENANCE} if isinstance(found, dict) else {}
 
 
 def read_log(folder: str | Path) -> list[dict[str, Any]]:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from clmpt.config import Pretraining, Reasoning, Training
+from clmpt.curves import is_number
 from clmpt.errors import DataError
 from clmpt.experiment import Progress, pretrain, train
 from clmpt.graph.knowledge_graph import KnowledgeGraph
@@ -126,12 +127,28 @@ def read_report(folder: Path) -> dict[str, Any]:
     way_out = f"Remove '{folder}', and the same command makes it again."
     try:
         found = open_json(folder / "report.json")
-        float(found["mean"])
-        for row in found["shapes"]:
-            _ = str(row["shape"]), float(row["mrr"]), int(row["count"]), list(row["notes"])
-    except (DataError, KeyError, TypeError, ValueError):
-        raise DataError(f"'{folder}/report.json' is damaged. {way_out}") from None
+        is_right = isinstance(found, dict) and is_number(found["mean"]) and _texts(found["notes"])
+        is_right = is_right and all(_is_row(row) for row in found["shapes"])
+    except (DataError, KeyError, TypeError, ValueError, AttributeError):
+        is_right = False
+    if not is_right:
+        raise DataError(f"'{folder}/report.json' is damaged. {way_out}")
     return dict(found)
+
+
+def _is_row(row: dict[str, Any]) -> bool:
+    by_missing = row.get("by_missing_links", {})
+    return (
+        isinstance(row["shape"], str)
+        and is_number(row["mrr"])
+        and is_number(row["count"])
+        and _texts(row["notes"])
+        and all(is_number(int(key)) and is_number(at["mrr"]) for key, at in by_missing.items())
+    )
+
+
+def _texts(found: object) -> bool:
+    return isinstance(found, list) and all(isinstance(one, str) for one in found)
 
 
 def counted(tell: Tell, name: str, before: int, total: int) -> Callable[[str, int], None]:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 from pathlib import Path
 
-from clmpt.cli.output import progress, say, show_json, tell
+from clmpt.cli.output import command_name, progress, say, show_json, tell
 from clmpt.graph.benchmarks import query_splits
 from clmpt.graph.fetching import (
     ARCHIVE,
@@ -33,8 +34,8 @@ def data(options: argparse.Namespace) -> None:
     listed = ", ".join(f"{count:,} {name}" for name, count in counts.items())
     say(f"{out}: {len(graph.entities):,} entities, {len(graph.relations):,} relations; {listed}")
     say(f"Queries with answers: {', '.join(splits) or 'none; reproduce samples what it needs'}")
-    recipe = f"recipes/laptop/{options.benchmark}.toml"
-    say(f"Next: clmpt reproduce {recipe} --data {out} --out {options.benchmark}-run")
+    data, run = shlex.quote(str(out)), f"{options.benchmark}-run"
+    say(f"Next: {command_name()} reproduce {benchmark.recipe} --data {data} --out {run}")
 
 
 def _fetched(url: str | None, out: Path) -> Path:

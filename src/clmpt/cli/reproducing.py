@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import os
 import shlex
-import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,28 +19,50 @@ from clmpt.cli.output import (
     tell,
 )
 from clmpt.cli.predictors import memory_named
-from clmpt.comparison import Entry, compare, entries_in, main_table, save
+from clmpt.comparison import (
+    Entry,
+    check_published,
+    compare,
+    distinct,
+    entries_in,
+    main_table,
+    renew,
+    save,
+)
 from clmpt.config import Tables, changed, read_recipe
 from clmpt.graph.benchmarks import open_graph
 from clmpt.graph.knowledge_graph import KnowledgeGraph
 from clmpt.graph.storage import refuse_existing
+from clmpt.neural.devices import find_device
 from clmpt.planning import idle_peak
-from clmpt.reproduction import Recipe, Variant, begin, label, parts_of, reproduce, works_of
+from clmpt.reproduction import (
+    Recipe,
+    Variant,
+    begin,
+    check_folder,
+    label,
+    parts_of,
+    reproduce,
+    works_of,
+)
+from clmpt.stages import read_report
 
 _PAGE = "report"
 
 
 def reproduce_experiment(options: argparse.Namespace) -> None:
     recipe = Recipe.of(_tables(options))
+    check_published(recipe.experiment.benchmark, recipe.experiment.published)
+    for device in (recipe.pretraining.device, recipe.training.device):
+        find_device(device)  # refuses now what would fail after hours
     graph, data, out = open_graph(options.data), Path(options.data), Path(options.out)
     workers = options.workers or os.cpu_count() or 1
-    if not (out / "run.json").exists():
-        refuse_existing(out)
+    check_folder(graph, out)
     if options.plan:
-        _show_plan(recipe, graph, out, workers)
+        _show_plan(recipe, graph, data, out, workers)
         return
     begin(graph, data, out)
-    _show_plan(recipe, graph, out, workers, to_error=options.json)
+    _show_plan(recipe, graph, data, out, workers, to_error=options.json)
     try:
         with memory_named(), stages() as show:
             made = reproduce(
@@ -56,7 +77,7 @@ def reproduce_experiment(options: argparse.Namespace) -> None:
         tell(f"Stopped. The same command goes on from here; '{out}' has all it needs.")
         raise
     entries = entries_in(out)
-    _renew_page(entries, out / _PAGE)
+    renew(compare(entries), out / _PAGE)
     _show_result(made, entries, out, options)
 
 
@@ -69,54 +90,63 @@ def _tables(options: argparse.Namespace) -> Tables:
         model = tables.setdefault("reasoning", {})
         if model.get("reasoner", "clmpt") != options.reasoner:
             model.pop("conditional", None)  # what is usual differs from reasoner to reasoner
+            model["frozen"] = options.reasoner == "lmpnn"
         model["reasoner"] = options.reasoner
     tables = changed(tables, asked)
     about = tables.setdefault("experiment", {})
-    if options.reasoner or asked:
-        about["name"] = options.name or _name(tables, asked)
-        about["published"] = ""
-    elif options.name:
+    set_here = {_setting(one) for one in asked}
+    if options.name:
         about["name"] = options.name
+    elif (options.reasoner or asked) and "name" not in set_here:
+        about["name"] = _name(tables, bool(options.reasoner), asked)
+    if (options.reasoner or asked) and "published" not in set_here:
+        about["published"] = ""
     for table in ("pretraining", "training"):
         if options.device:
             tables.setdefault(table, {})["device"] = options.device
     return tables
 
 
-def _name(tables: Tables, changes: list[str]) -> str:
-    """A variant's name: the reasoner's, then the changes that it does not tell of."""
-    told = ("reasoner", "conditional", "frozen", "name", "published")
-    rest = [one for one in changes if one.partition("=")[0].rpartition(".")[2].strip() not in told]
-    return ", ".join([label(Recipe.of(tables).reasoning), *rest])
+def _name(tables: Tables, is_another: bool, changes: list[str]) -> str:
+    """A variant's name: the recipe's or the reasoner's, then the changes that it does not tell."""
+    own = "" if is_another else tables["experiment"].get("name", "")
+    told = () if own else ("reasoner", "conditional", "frozen")
+    rest = [one for one in changes if _setting(one) not in (*told, "published")]
+    return ", ".join([own or label(Recipe.of(tables).reasoning), *rest])
+
+
+def _setting(change: str) -> str:
+    return change.partition("=")[0].rpartition(".")[2].strip()
 
 
 def _show_plan(
-    recipe: Recipe, graph: KnowledgeGraph, out: Path, workers: int, to_error: bool = False
+    recipe: Recipe,
+    graph: KnowledgeGraph,
+    data: Path,
+    out: Path,
+    workers: int,
+    to_error: bool = False,
 ) -> None:
     say_it = tell if to_error else say
-    peak, left = idle_peak(), 0.0
     say_it(f"{recipe.name}, {len(graph.entities):,} entities, {graph.index.triples:,} facts")
-    works = works_of(recipe, graph, workers)
-    for part, work in zip(parts_of(recipe, out), works, strict=True):
-        takes = work.seconds(peak)
-        state = "done already" if part.is_done else f"about {duration(takes)}"
-        left += 0 if part.is_done else takes
+    device = find_device(recipe.training.device)
+    peak = idle_peak() if device.type == "cpu" else None
+    works, left = works_of(recipe, graph, workers), 0.0
+    for part, work in zip(parts_of(recipe, data, out), works, strict=True):
+        state = "done already" if part.is_done else "to do"
+        if peak and not part.is_done:
+            left += work.seconds(peak)
+            state = f"about {duration(work.seconds(peak))}"
         say_it(f"  {part.name:<20}{state}")
     if left:
         say_it(f"About {duration(left)} in all on an idle processor, less where data is there.")
-
-
-def _renew_page(entries: list[Entry], folder: Path) -> None:
-    """The page about all that was done in a run; it takes the place of the one before."""
-    page = compare(entries)
-    shutil.rmtree(folder, ignore_errors=True)  # a kill here costs a page that is made anew
-    save(page, folder)
+    if not peak:
+        say_it(f"How long that takes on {device} shows when it has begun.")
 
 
 def _show_result(
     made: Variant, entries: list[Entry], out: Path, options: argparse.Namespace
 ) -> None:
-    own = [entry for entry in entries if entry.name == made.name]
     if options.json:
         show_json(
             {
@@ -124,7 +154,7 @@ def _show_result(
                 "folder": str(out),
                 "folders": {name: str(place) for name, place in made.folders.items()},
                 "settings": made.settings,
-                "report": own[-1].report if own else None,
+                "report": read_report(made.folders["report"]),
             }
         )
         return
@@ -147,7 +177,7 @@ def report(options: argparse.Namespace) -> None:
     found = [(folder, entry) for folder in options.runs for entry in entries_in(folder)]
     entries = [entry for _, entry in found]
     if len(options.runs) > 1 and len({entry.name for entry in entries}) < len(entries):
-        entries = [_named(entry, folder) for folder, entry in found]
+        entries = distinct([_named(entry, folder) for folder, entry in found])
     if out:
         save(compare(entries), out)
         tell(f"{out / 'report.html'} and {out / 'report.md'}")

@@ -124,12 +124,16 @@ def _id_rows(path: Path) -> npt.NDArray[np.int32]:
 
 def query_splits(folder: Path) -> list[str]:
     """The splits that a folder has queries with answers for."""
-    return [
-        split
-        for split in SPLITS
-        if (folder / f"{split}-qaa.json").exists()
-        or ((folder / f"{split}-queries.pkl").exists() and _answer_files(folder, split))
-    ]
+    return [split for split in SPLITS if query_files(folder, split)]
+
+
+def query_files(folder: Path, split: str) -> list[Path]:
+    """The files with a split's queries and answers; none where either is missing."""
+    both, asked = folder / f"{split}-qaa.json", folder / f"{split}-queries.pkl"
+    if both.exists():
+        return [both]
+    answers = _answer_files(folder, split)
+    return [asked, *answers] if asked.exists() and answers else []
 
 
 def _answer_files(folder: Path, split: str) -> list[Path]:

@@ -13,6 +13,7 @@ import re
 import shutil
 import time
 import zipfile
+import zlib
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -35,6 +36,8 @@ _LARGEST_FILE = 3 * 2**30
 _LARGEST_BENCHMARK = 6 * 2**30
 _DENSEST = 1000  # times that a file may grow when it is unpacked; deflate itself ends there
 _CHUNK = 2**18
+_PACKED = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+_BROKEN = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, ValueError)
 _WANTED = re.compile(
     r"(train|valid|test)(\.txt|-queries\.pkl|(-easy|-hard)?-answers\.pkl)"
     r"|(id2|ind2)(ent|rel)\.(pkl|tsv)|(ent|rel)2id\.pkl|stats\.txt|entity2label\.tsv"
@@ -50,14 +53,33 @@ class Benchmark:
     relations: int
     facts: tuple[int, int, int]  # in train, valid and test
     checksum: int | None = None  # of all of them, where one was at hand to take it from
+    recipe: str = ""  # to begin with
 
 
 BENCHMARKS = {
-    "fb15k": Benchmark("FB15k-betae", 14_951, 2_690, (966_284, 100_000, 118_142)),
-    "fb15k-237": Benchmark(
-        "FB15k-237-betae", 14_505, 474, (544_230, 35_052, 40_876), 1_587_618_919
+    "fb15k": Benchmark(
+        "FB15k-betae",
+        14_951,
+        2_690,
+        (966_284, 100_000, 118_142),
+        recipe="recipes/paper/clmpt-fb15k.toml",
     ),
-    "nell995": Benchmark("NELL-betae", 63_361, 400, (228_426, 28_648, 28_534), 3_788_196_355),
+    "fb15k-237": Benchmark(
+        "FB15k-237-betae",
+        14_505,
+        474,
+        (544_230, 35_052, 40_876),
+        1_587_618_919,
+        "recipes/laptop/fb15k-237.toml",
+    ),
+    "nell995": Benchmark(
+        "NELL-betae",
+        63_361,
+        400,
+        (228_426, 28_648, 28_534),
+        3_788_196_355,
+        "recipes/laptop/nell995.toml",
+    ),
 }
 
 
@@ -124,7 +146,7 @@ def _unpack(
                 done = _write(opened, member, out / name, done, progress)
     except FileNotFoundError:
         raise DataError(f"There is no file or folder '{archive}'.") from None
-    except (zipfile.BadZipFile, zipfile.LargeZipFile, EOFError, NotImplementedError) as error:
+    except _BROKEN as error:
         raise DataError(f"'{archive}' is not a whole zip archive ({error}).") from None
 
 
@@ -144,6 +166,8 @@ def _members(
             raise DataError(f"'{archive}': '{member.filename}' would be too large.")
         if member.flag_bits & 1:
             raise DataError(f"'{archive}': '{member.filename}' is encrypted.")
+        if member.compress_type not in _PACKED:
+            raise DataError(f"'{archive}': '{member.filename}' is packed in an unusual way.")
         found[name] = member
     if sum(member.file_size for member in found.values()) > _LARGEST_BENCHMARK:
         raise DataError(f"'{archive}': {benchmark.folder} would be too large.")
@@ -193,7 +217,7 @@ class Download:
         """Fetches the file; one that is there already is returned as it is."""
         if self.path.exists():
             return self.path
-        if urlsplit(self.url).scheme not in ("http", "https"):
+        if not _is_address(self.url):
             raise DataError(f"'{self.url}' is not an address that starts with http:// or https://.")
         failures, reason = 0, ""
         while failures < self.attempts:
@@ -247,9 +271,8 @@ class Download:
                 f"'{self.url}' cannot be fetched: the server says {error.code} {error.reason}."
             ) from None
         except (URLError, TimeoutError, ConnectionError, http.client.HTTPException) as error:
-            why = getattr(error, "reason", None) or error
-            raise _Again(_in_words(why)) from None
-        except OSError as error:
+            raise _Again(_in_words(error)) from None
+        except OSError as error:  # those of reading are told apart where it is read
             raise cannot_write(self.path, error) from None
 
     def _known(self) -> dict[str, Any]:
@@ -313,14 +336,24 @@ def _chunks(answer: http.client.HTTPResponse) -> Iterator[bytes]:
             chunk = answer.read1(_CHUNK)
         except http.client.IncompleteRead as error:
             yield error.partial
-            return
+            raise _Again("the connection was closed in the middle") from None
+        except OSError as error:
+            raise _Again(_in_words(error)) from None
         if not chunk:
             return
         yield chunk
 
 
-def _in_words(why: object) -> str:
+def _in_words(error: Exception) -> str:
+    why = getattr(error, "reason", None) or error
     return "no answer for too long" if isinstance(why, TimeoutError) else str(why)
+
+
+def _is_address(url: str) -> bool:
+    try:
+        return urlsplit(url).scheme in ("http", "https") and bool(urlsplit(url).hostname)
+    except ValueError:
+        return False
 
 
 def check_md5(path: Path, wanted: str, progress: Callable[[int], None] = no_progress) -> None:
