@@ -12,7 +12,12 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-DATA = {"clmpt/world/world.tsv", "clmpt/world/PROVENANCE.md", "clmpt/py.typed"}
+DATA = {
+    "clmpt/world/world.tsv",
+    "clmpt/world/PROVENANCE.md",
+    "clmpt/published.toml",
+    "clmpt/py.typed",
+}
 
 
 @pytest.fixture(scope="module")
@@ -27,7 +32,8 @@ def test_the_wheel_has_the_package_its_data_and_their_licences(built: Path) -> N
     (wheel,) = built.glob("*.whl")
     names = set(zipfile.ZipFile(wheel).namelist())
     modules = {str(path.relative_to(ROOT / "src")) for path in (ROOT / "src").rglob("*.py")}
-    assert modules | DATA <= names
+    recipes = {f"clmpt/{path.relative_to(ROOT)}" for path in (ROOT / "recipes").rglob("*.toml")}
+    assert modules | DATA | recipes <= names
     assert not [name for name in names if not name.startswith("clmpt")]
     licences = {Path(name).name for name in names if "/licenses/" in name}
     assert licences == {"LICENSE", "PROVENANCE.md"}
@@ -51,6 +57,8 @@ def test_the_wheel_answers_without_the_checkout(built: Path, tmp_path: Path) -> 
         "assert 'installed' in clmpt.__file__, clmpt.__file__\n"
         "question = '?c : borders(France, ?c) & official_language(?c, Luxembourgish)'\n"
         "cli.main(['solve', str(clmpt.world.FACTS), question])\n"
+        "from clmpt.config import read_recipe\n"
+        "print(read_recipe('recipes/laptop/nell995-lmpnn.toml')['pretraining']['rank'])\n"
     )
     found = subprocess.run(
         [sys.executable, "-c", program],
@@ -61,4 +69,4 @@ def test_the_wheel_answers_without_the_checkout(built: Path, tmp_path: Path) -> 
         check=True,
         timeout=60,
     )
-    assert found.stdout == "Luxembourg\n"
+    assert found.stdout == "Luxembourg\n128\n"

@@ -10,7 +10,7 @@ import pytest
 
 from clmpt.comparison import published, published_rows
 from clmpt.config import changed, pretraining, read_recipe
-from clmpt.errors import SettingError
+from clmpt.errors import DataError, SettingError
 from clmpt.graph.links import links_of
 from clmpt.graph.query_store import QueryGroup
 from clmpt.logic.shapes import EPFO, NEGATION, shape
@@ -184,6 +184,19 @@ def _is_figure(cell: str) -> bool:
 def write(folder: Path, **texts: str) -> None:
     for name, text in texts.items():
         (folder / f"{name}.toml").write_text(text)
+
+
+def test_our_recipes_are_found_from_anywhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert read_recipe("recipes/laptop/nell995.toml") == read_recipe(ROOT / "laptop/nell995.toml")
+    with pytest.raises(DataError, match="cannot be read: No such file"):
+        read_recipe("recipes/../recipes/laptop/nell995.toml")
+    own = tmp_path / "recipes" / "laptop" / "nell995.toml"
+    own.parent.mkdir(parents=True)
+    own.write_text("[training]\nbatch = 3\n")
+    assert read_recipe("recipes/laptop/nell995.toml") == {"training": {"batch": 3}}
 
 
 def test_a_recipe_says_only_what_differs_from_its_base(tmp_path: Path) -> None:

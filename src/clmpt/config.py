@@ -325,6 +325,7 @@ KINDS: dict[str, type[Any]] = {
 }
 _OF_EXPERIMENTS = {name: kind for name, kind in KINDS.items() if name != "fitting"}
 _MOST_BASES = 4
+_SHIPPED = (Path(__file__).parent, Path(__file__).parents[2])  # in a wheel, in a checkout
 Tables = dict[str, dict[str, Any]]
 
 
@@ -332,8 +333,10 @@ def read_recipe(path: str | Path) -> Tables:
     """A recipe's tables, each of which is for some command.
 
     A recipe may name another one of its folder as its `base`, and then says only what differs.
+    Those of `recipes/` that come with us are found wherever one stands.
     """
-    path, tables = Path(path), read_toml(path)
+    path = _shipped(Path(path))
+    tables = read_toml(path)
     merged: Tables = {}
     for _ in range(_MOST_BASES):
         base = tables.pop("base", None)
@@ -349,6 +352,12 @@ def read_recipe(path: str | Path) -> Tables:
         path = path.parent / base
         tables = read_toml(path)
     raise SettingError(f"'{path}' stands on more than {_MOST_BASES} recipes, or on itself.")
+
+
+def _shipped(path: Path) -> Path:
+    if path.exists() or path.parts[:1] != ("recipes",) or ".." in path.parts:
+        return path
+    return next((root / path for root in _SHIPPED if (root / path).is_file()), path)
 
 
 def changed(tables: Tables, assignments: Sequence[str]) -> Tables:
