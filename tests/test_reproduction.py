@@ -444,9 +444,10 @@ def test_the_page_says_what_made_each_stage(run: Path) -> None:
     (predictor,) = run.glob("predictors/*/run.json")
     began = json.loads(predictor.read_text())["started"]
     page = (run / "report" / "report.md").read_text(encoding="utf-8")
-    assert page.count(f"- Predictor, begun on {began}: clmpt") == 1  # both variants have it
-    assert "- CLMPT: training, begun on " in page
-    assert r"- LMPNN, training.batch=8: measuring, begun on " in page
+    assert f"| predictor | {began} |" in page  # both variants have it
+    for name in ("CLMPT", "LMPNN, training.batch=8"):
+        assert f"| {name}: training | 20" in page
+        assert f"| {name}: measuring | 20" in page
 
 
 def test_different_numbers_of_queries_are_told_apart() -> None:

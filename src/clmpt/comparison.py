@@ -414,36 +414,41 @@ def _settings(entries: Sequence[Entry]) -> Table:
 
 
 def _made_by(entries: Sequence[Entry]) -> list[Block]:
-    lines: dict[str, list[str]] = {}
+    """Where the queries come from, and when and with what each stage was done."""
+    origins: dict[str, list[str]] = {}
+    stages: dict[tuple[str, ...], list[str]] = {}
     for entry in entries:
         for split, origin in entry.queries.items():
             if origin:
-                lines.setdefault(f"Queries to {_PURPOSES[split]}: {origin}", []).append(entry.name)
+                line = f"queries to {_PURPOSES[split]}: {origin}."
+                origins.setdefault(line, []).append(entry.name)
         for stage, about in entry.provenance.items():
-            if about:
-                line = f"{stage.capitalize()}, begun on {_provenance(about)}"
-                lines.setdefault(line, []).append(entry.name)
-    made = sum(bool(entry.queries) for entry in entries)
-    bullets = [
-        f"{line}."
-        if len(names) == made > 1
-        else f"{', '.join(names)}: {line[0].lower()}{line[1:]}."
-        for line, names in lines.items()
-    ]
-    return [Heading("Made with", 3), Bullets(bullets)] if bullets else []
+            row = (stage, *(write(about) for write in _ABOUT.values()))
+            stages.setdefault(row, []).append(entry.name)
+    if not origins and not stages:
+        return []
+    made = sum(bool(entry.queries or entry.provenance) for entry in entries)
+
+    def of(names: list[str], what: str) -> str:
+        return what if len(names) == made else f"{', '.join(names)}: {what}"
+
+    lines = [of(names, line) for line, names in origins.items()]
+    rows = [[of(names, stage), *cells] for (stage, *cells), names in stages.items()]
+    table = [Table(["stage", *_ABOUT], rows, is_text=True)] if rows else []
+    return [Heading("Made with", 3), Bullets([f"{x[0].upper()}{x[1:]}" for x in lines]), *table]
 
 
-def _provenance(about: dict[str, Any]) -> str:
-    versions = about.get("versions")
-    listed = (
-        ", ".join(f"{k} {v}" for k, v in versions.items()) if isinstance(versions, dict) else ""
-    )
-    return (
-        f"{about.get('started')}: {listed}; commit {about.get('commit') or 'unknown'}; "
-        f"{about.get('platform')}, {about.get('threads')} threads"
-    )
+def _versions(about: dict[str, Any]) -> str:
+    found = about.get("versions")
+    return ", ".join(f"{k} {v}" for k, v in found.items()) if isinstance(found, dict) else _DASH
 
 
+_ABOUT: dict[str, Callable[[dict[str, Any]], str]] = {
+    "begun": lambda about: str(about.get("started")),
+    "commit": lambda about: str(about.get("commit") or _DASH),
+    "versions": _versions,
+    "machine": lambda about: f"{about.get('platform')}, {about.get('threads')} threads",
+}
 _PURPOSES = {"train": "train", "valid": "choose by", "test": "measure by"}
 
 
