@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from clmpt.comparison import published, published_rows
 from clmpt.config import changed, pretraining, read_recipe
 from clmpt.errors import DataError, SettingError
 from clmpt.graph.links import links_of
@@ -18,6 +17,7 @@ from clmpt.neural.predictors.models import fresh_predictor
 from clmpt.neural.predictors.pretraining import Pretrainer
 from clmpt.neural.reasoners.models import fresh_reasoner
 from clmpt.neural.training import Trainer
+from clmpt.published import columns, published, published_rows
 from clmpt.reproduction import Recipe
 from clmpt.symbolic.sampling import Protocol, sample
 from toy import random_graph
@@ -168,9 +168,8 @@ def test_published_figures_are_the_papers(benchmarks: Path, benchmark: str) -> N
     plain = re.sub(r"\\(?:textbf|underline)\{([\d.]+)\}", r"\1", paper)
     printed = [[cell.strip() for cell in line.split("&")] for line in plain.splitlines()]
     rows = {" ".join(f"{float(c):.1f}" if _is_figure(c) else c for c in row) for row in printed}
-    columns = published()["columns"].split()
     for name, row in published_rows(benchmark).items():
-        figures = " ".join(f"{row[column]:.1f}" for column in columns if column in row)
+        figures = " ".join(f"{row[column]:.1f}" for column in columns() if column in row)
         assert any(figures in line for line in rows), name
 
 

@@ -5,25 +5,22 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from difflib import get_close_matches
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from clmpt.charts import Cluster, draw_charts, draw_clusters
-from clmpt.config import read_toml
 from clmpt.curves import is_number, training_charts
-from clmpt.errors import DataError, SettingError
+from clmpt.errors import DataError
 from clmpt.graph.query_store import QuerySet
 from clmpt.graph.storage import new_file, open_json, refuse_existing
 from clmpt.neural.checkpoint import parameter_counts
 from clmpt.page import Block, Bullets, Heading, Page, Picture, Table, Text
+from clmpt.published import columns, published, published_rows, title_of
 from clmpt.report import COST
 from clmpt.reproduction import Variant, variants_in
 from clmpt.run_folder import read_log, read_provenance
 from clmpt.stages import read_report
 
-_PUBLISHED = Path(__file__).with_name("published.toml")
 _COMPARED = ("CQD-CO", "LMPNN", "CLMPT")  # published rows that are shown beside any run
 _DASH = "–"
 
@@ -153,62 +150,6 @@ def _origin(path: Path) -> str:
     return "; ".join(parts)
 
 
-# --- what was published ---------------------------------------------------------------------------
-
-
-@lru_cache(maxsize=1)
-def published() -> dict[str, Any]:
-    """The figures of papers, by benchmark."""
-    return read_toml(_PUBLISHED)
-
-
-def published_rows(benchmark: str) -> dict[str, dict[str, float]]:
-    """Figures (times 100) by column, of all rows that are known for a benchmark.
-
-    >>> published_rows("nell995")["CLMPT"]["Avg_p"]
-    31.3
-    """
-    known = _published_on(benchmark)
-    if known is None:
-        return {}
-    columns = published()["columns"].split()
-    rows = {
-        name: dict(zip(columns, map(float, cells.split()), strict=True))
-        for name, cells in known["rows"].items()
-    }
-    for name, (positive, negated) in known["averages"].items():
-        rows[name] = {"Avg_p": positive, "Avg_n": negated}
-    return rows
-
-
-def _published_on(benchmark: str) -> dict[str, Any] | None:
-    found = published().get(benchmark)
-    return found if isinstance(found, dict) else None
-
-
-def check_published(benchmark: str, row: str) -> None:
-    """Refuses what is meant to stand beside published figures, and would not.
-
-    >>> check_published("my own", "")
-    >>> check_published("nell-995", "")
-    Traceback (most recent call last):
-    clmpt.errors.SettingError: There are no figures on 'nell-995'. Did you mean 'nell995'?
-    """
-    if _published_on(benchmark) is None:
-        known = [name for name, table in published().items() if isinstance(table, dict)]
-        near = get_close_matches(benchmark, known, 1, 0.8)
-        if near:
-            raise SettingError(f"There are no figures on '{benchmark}'. Did you mean '{near[0]}'?")
-    elif row and row not in published_rows(benchmark):
-        rows = ", ".join(published_rows(benchmark))
-        raise SettingError(f"There is no row '{row}' published on {benchmark}. There are: {rows}.")
-
-
-def title_of(benchmark: str) -> str:
-    known = _published_on(benchmark)
-    return str(known["title"]) if known else benchmark
-
-
 # --- the page -------------------------------------------------------------------------------------
 
 
@@ -242,17 +183,17 @@ def renew(page: Page, folder: str | Path) -> None:
 
 def main_table(entries: Sequence[Entry], benchmark: str) -> Table:
     """MRR times 100 in the paper's form: our rows, then the published ones."""
-    columns = _columns(entries)
+    shown = _columns(entries)
     known = published_rows(benchmark)
     names = [entry.published for entry in entries if entry.published in known]
     names = list(dict.fromkeys([*(n for n in _COMPARED if n in known), *names]))
-    rows = [[entry.name, *(entry.cell(column) for column in columns)] for entry in entries]
+    rows = [[entry.name, *(entry.cell(column) for column in shown)] for entry in entries]
     rows += [
-        [f"{name} (published)", *(_figure(known[name].get(column)) for column in columns)]
+        [f"{name} (published)", *(_figure(known[name].get(column)) for column in shown)]
         for name in names
     ]
     noted = {row["shape"] for entry in entries for row in entry.report["shapes"] if row["notes"]}
-    titles = [f"{column}*" if column in noted else column for column in columns]
+    titles = [f"{column}*" if column in noted else column for column in shown]
     return Table(["MRR × 100", *titles], rows, quiet_from=len(entries))
 
 
@@ -267,14 +208,13 @@ def _shapes(entries: Sequence[Entry]) -> list[str]:
     there = list(
         dict.fromkeys(shape["shape"] for entry in entries for shape in entry.report["shapes"])
     )
-    paper = published()["columns"].split()
-    known = [name for name in paper if name in there]
-    return [*known, *(name for name in there if name not in paper)]
+    known = [name for name in columns() if name in there]
+    return [*known, *(name for name in there if name not in known)]
 
 
 def _section(entries: Sequence[Entry], benchmark: str, prefix: str) -> list[Block]:
     blocks: list[Block] = [main_table(entries, benchmark)]
-    if _published_on(benchmark):
+    if published_rows(benchmark):
         blocks.append(Text(f"Published rows: {published()['source']}."))
     blocks += [_bars(entries, prefix), Heading("Standard errors", 3), _errors(entries)]
     missing = _by_missing(entries)

@@ -46,6 +46,7 @@ from clmpt.planning import (
     sampling_work,
     training_work,
 )
+from clmpt.published import check_published
 from clmpt.run_folder import RunFolder, is_finished, provenance
 from clmpt.stages import (
     Stage,
@@ -85,6 +86,7 @@ class Recipe:
         7
         """
         asked = experiment(tables.get("experiment", {}))
+        check_published(asked.benchmark, asked.published)
         seed = {"seed": asked.seed}
 
         def table(name: str) -> dict[str, Any]:
