@@ -55,8 +55,8 @@ def reproduce_experiment(options: argparse.Namespace) -> None:
         find_device(device)  # refuses now what would fail after hours
     graph, data, out = open_graph(options.data), Path(options.data), Path(options.out)
     workers = options.workers or os.cpu_count() or 1
-    check_folder(graph, out)
     if options.plan:
+        check_folder(graph, out)
         _show_plan(recipe, graph, data, out, workers)
         return
     begin(graph, data, out)

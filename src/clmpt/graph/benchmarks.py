@@ -144,12 +144,12 @@ def _answer_files(folder: Path, split: str) -> list[Path]:
 
 def read_queries(folder: str | Path, split: str) -> list[QueryGroup]:
     """The answered queries of a benchmark folder, one group a structure."""
-    folder = Path(folder)
-    if (folder / f"{split}-qaa.json").exists():
-        return _read_qaa(folder / f"{split}-qaa.json")
-    path, answers = folder / f"{split}-queries.pkl", _answer_files(folder, split)
-    if not path.exists() or not answers:
+    files = query_files(Path(folder), split)
+    if not files:
         raise DataError(f"'{folder}' has no {split} queries with answers.")
+    path, *answers = files
+    if not answers:
+        return _read_qaa(path)
     queries = load_plain_pickle(path)
     sets = [load_plain_pickle(file) for file in answers]
     if not all(isinstance(table, dict) for table in (queries, *sets)):
