@@ -22,6 +22,7 @@ from clmpt.cli.main import main
 from clmpt.comparison import Entry, compare, entries_in, main_table
 from clmpt.experiment import Progress
 from clmpt.graph.query_store import QuerySet
+from clmpt.reproduction import variants_in
 from stand_ins import make_stand_ins
 
 Captured = pytest.CaptureFixture[str]
@@ -222,6 +223,23 @@ def test_variants_of_one_name_are_told_apart(home: Path, tmp_path: Path, capsys:
         capsys.readouterr()
         assert main([*arguments(home, out, *more), "--json"]) == 0
         assert json.loads(capsys.readouterr().out)["report"] == found[name]
+
+
+def test_variants_begun_in_one_second_stand_in_the_order_they_were_done(
+    home: Path, run: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "run"
+    shutil.copytree(run, out)
+    assert main(arguments(home, out, "--set", "conditional=false")) == 0
+    before = [variant.name for variant in variants_in(out)]
+    assert (before[0], before[-1]) == ("CLMPT", "CLMPT without C")
+    moments = reversed([variant.done for variant in variants_in(out)])
+    turned = dict(zip(before, moments, strict=True))
+    for path in (out / "variants").glob("*.json"):
+        variant = json.loads(path.read_text(encoding="utf-8"))
+        moment = {"started": "at once", "done": turned[variant["name"]]}
+        path.write_text(json.dumps({**variant, **moment}), encoding="utf-8")
+    assert [variant.name for variant in variants_in(out)] == before[::-1]
 
 
 @pytest.mark.parametrize(

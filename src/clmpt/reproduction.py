@@ -12,6 +12,7 @@ import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from datetime import datetime, timezone
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -129,6 +130,11 @@ class Variant:
     settings: dict[str, Any]
     folders: dict[str, Path]
     provenance: dict[str, Any]
+
+    @property
+    def done(self) -> str:
+        """When, to the microsecond: two small ones may be done within a second."""
+        return str(self.provenance.get("done") or self.provenance.get("started", ""))
 
 
 def reproduce(
@@ -362,6 +368,8 @@ class _Work:
         places = {name: str(folder.relative_to(self.out)) for name, folder in folders.items()}
         key = _key([asdict(recipe.experiment), recipe.name, places])
         path = self.out / _VARIANTS / f"{slug}-{key}.json"
+        done = datetime.now(timezone.utc).isoformat(timespec="microseconds")
+        about = {**about, "done": done}
         document = {"name": recipe.name, "settings": asdict(recipe), "folders": places, **about}
         if not path.exists():
             with new_file(path) as scratch:
@@ -372,7 +380,7 @@ class _Work:
 def variants_in(folder: Path) -> list[Variant]:
     """The experiments that were done in a folder, in the order they were done."""
     found = [_variant(path) for path in sorted((folder / _VARIANTS).glob("*.json"))]
-    return sorted(found, key=lambda variant: str(variant.provenance.get("started", "")))
+    return sorted(found, key=lambda variant: variant.done)
 
 
 def _variant(path: Path) -> Variant:
