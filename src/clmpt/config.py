@@ -372,19 +372,28 @@ def changed(tables: Tables, assignments: Sequence[str]) -> Tables:
     {'training': {'batch': 64}, 'pretraining': {'rank': 8}}
     """
     found = {name: dict(table) for name, table in tables.items()}
-    for assignment in assignments:
-        key, equals, text = assignment.partition("=")
-        if not equals:
-            raise SettingError(f"'{assignment}' should be NAME=VALUE, such as training.batch=64.")
-        table, dot, name = key.strip().rpartition(".")
-        if dot and table not in _OF_EXPERIMENTS:
-            known = ", ".join(_OF_EXPERIMENTS)
-            raise SettingError(f"There is no table '{table}'. There are: {known}.")
-        if not dot:
-            table = _only_table(name)
-        _check_names(KINDS[table], {name: None})
-        found.setdefault(table, {})[name] = _value(text)
+    for table, name, value in map(assigned, assignments):
+        found.setdefault(table, {})[name] = value
     return found
+
+
+def assigned(assignment: str) -> tuple[str, str, Any]:
+    """The table, name and value that `table.name=value` or `name=value` speaks of.
+
+    >>> assigned("rank=8")
+    ('pretraining', 'rank', 8)
+    """
+    key, equals, text = assignment.partition("=")
+    if not equals:
+        raise SettingError(f"'{assignment}' should be NAME=VALUE, such as training.batch=64.")
+    table, dot, name = key.strip().rpartition(".")
+    if dot and table not in _OF_EXPERIMENTS:
+        known = ", ".join(_OF_EXPERIMENTS)
+        raise SettingError(f"There is no table '{table}'. There are: {known}.")
+    if not dot:
+        table = _only_table(name)
+    _check_names(KINDS[table], {name: None})
+    return table, name, _value(text)
 
 
 def _only_table(name: str) -> str:

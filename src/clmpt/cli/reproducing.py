@@ -19,16 +19,9 @@ from clmpt.cli.output import (
     tell,
 )
 from clmpt.cli.predictors import memory_named
-from clmpt.comparison import (
-    Entry,
-    compare,
-    distinct,
-    entries_in,
-    main_table,
-    renew,
-    save,
-)
-from clmpt.config import Tables, changed, read_recipe
+from clmpt.comparison import compare, main_table, renew, save
+from clmpt.config import Tables, assigned, changed, read_recipe
+from clmpt.entries import Entry, distinct, entries_in
 from clmpt.graph.benchmarks import open_graph
 from clmpt.graph.knowledge_graph import KnowledgeGraph
 from clmpt.graph.storage import refuse_existing
@@ -92,12 +85,12 @@ def _tables(options: argparse.Namespace) -> Tables:
         model["reasoner"] = options.reasoner
     tables = changed(tables, asked)
     about = tables.setdefault("experiment", {})
-    set_here = {_setting(one) for one in asked}
+    set_here = {assigned(one)[:2] for one in asked}
     if options.name:
         about["name"] = options.name
-    elif (options.reasoner or asked) and "name" not in set_here:
+    elif (options.reasoner or asked) and ("experiment", "name") not in set_here:
         about["name"] = _name(tables, bool(options.reasoner), asked)
-    if (options.reasoner or asked) and "published" not in set_here:
+    if (options.reasoner or asked) and ("experiment", "published") not in set_here:
         about["published"] = ""
     for table in ("pretraining", "training"):
         if options.device:
@@ -109,12 +102,8 @@ def _name(tables: Tables, is_another: bool, changes: list[str]) -> str:
     """A variant's name: the recipe's or the reasoner's, then the changes that it does not tell."""
     own = "" if is_another else tables["experiment"].get("name", "")
     told = () if own else ("reasoner", "conditional", "frozen")
-    rest = [one for one in changes if _setting(one) not in (*told, "published")]
+    rest = [one for one in changes if assigned(one)[1] not in (*told, "published")]
     return ", ".join([own or label(Recipe.of(tables).reasoning), *rest])
-
-
-def _setting(change: str) -> str:
-    return change.partition("=")[0].rpartition(".")[2].strip()
 
 
 def _show_plan(

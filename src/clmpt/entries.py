@@ -1,0 +1,139 @@
+"""What was measured: a row for each model, with its figures, costs, settings and origins."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from clmpt.curves import is_number
+from clmpt.errors import DataError
+from clmpt.graph.query_store import QuerySet
+from clmpt.graph.storage import open_json
+from clmpt.neural.checkpoint import parameter_counts
+from clmpt.report import COST
+from clmpt.reproduction import Variant, variants_in
+from clmpt.run_folder import read_log, read_provenance
+from clmpt.stages import read_report
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A row of the comparison: a model that was measured, and what is known about it."""
+
+    name: str
+    report: dict[str, Any]
+    benchmark: str = ""
+    published: str = ""  # which published row it repeats
+    costs: dict[str, float] = field(default_factory=dict)
+    training_log: list[dict[str, Any]] = field(default_factory=list)
+    settings: dict[str, Any] = field(default_factory=dict)
+    provenance: dict[str, dict[str, Any]] = field(default_factory=dict)  # by stage
+    queries: dict[str, str] = field(default_factory=dict)  # by split, where they come from
+
+    def mrr(self, shape: str) -> float | None:
+        return next((float(s["mrr"]) for s in self.report["shapes"] if s["shape"] == shape), None)
+
+
+def entries_in(folder: str | Path) -> list[Entry]:
+    """What was measured in a folder: experiments of `reproduce`, or a report of `evaluate`."""
+    folder = Path(folder)
+    if (folder / "report.json").exists():
+        document = read_report(folder)
+        return [Entry(str(document.get("model", folder.name)), document)]
+    variants = variants_in(folder)
+    if not variants:
+        raise DataError(
+            f"There is nothing to report in '{folder}': neither a finished experiment of "
+            "'clmpt reproduce' nor a report of 'clmpt evaluate'."
+        )
+    found = [_of_variant(variant) for variant in variants]
+    hops = {variant.folders["hops"]: variant for variant in variants}
+    return distinct(found + [_hop_by_hop(place, variant) for place, variant in hops.items()])
+
+
+def distinct(entries: Sequence[Entry]) -> list[Entry]:
+    """The entries, those of one name numbered."""
+    seen: Counter[str] = Counter()
+    found = []
+    for entry in entries:
+        seen[entry.name] += 1
+        number = seen[entry.name]
+        found.append(replace(entry, name=f"{entry.name} ({number})") if number > 1 else entry)
+    return found
+
+
+def _of_variant(variant: Variant) -> Entry:
+    places = variant.folders
+    about = variant.settings["experiment"]
+    report = read_report(places["report"])
+    of_predictor, own = parameter_counts(places["reasoner"])
+    frozen = bool(variant.settings["reasoning"]["frozen"])
+    trained = open_json(places["reasoner"] / "finished.json")
+    costs = {
+        **_pretraining_costs(places["predictor"]),
+        "training": trained.get("seconds"),
+        "steps": trained.get("steps_done"),
+        "training memory": trained.get("memory"),
+        **_evaluation_costs(places["report"]),
+        "trained": own + (0 if frozen else of_predictor),
+        "frozen": of_predictor if frozen else 0,
+    }
+    return Entry(
+        variant.name,
+        report,
+        str(about["benchmark"]),
+        str(about["published"]),
+        {name: value for name, value in costs.items() if is_number(value)},
+        read_log(places["reasoner"]),
+        variant.settings,
+        {
+            "predictor": read_provenance(places["predictor"]),
+            "training": read_provenance(places["reasoner"]),
+            "measuring": variant.provenance,
+        },
+        {split: _origin(places[split]) for split in ("train", "valid", "test")},
+    )
+
+
+def _hop_by_hop(place: Path, variant: Variant) -> Entry:
+    report = read_report(place)
+    of_predictor, _ = parameter_counts(variant.folders["predictor"])
+    costs = {
+        **_pretraining_costs(variant.folders["predictor"]),
+        **_evaluation_costs(place),
+        "trained": 0,
+        "frozen": of_predictor,
+    }
+    return Entry(
+        str(report["model"]),
+        report,
+        str(variant.settings["experiment"]["benchmark"]),
+        costs={name: value for name, value in costs.items() if is_number(value)},
+    )
+
+
+def _pretraining_costs(folder: Path) -> dict[str, Any]:
+    found = open_json(folder / "finished.json")
+    return {"pre-training": found.get("seconds"), "pre-training memory": found.get("memory")}
+
+
+def _evaluation_costs(folder: Path) -> dict[str, Any]:
+    found = open_json(folder / COST) if (folder / COST).exists() else {}
+    return {"evaluation": found.get("seconds"), "evaluation memory": found.get("memory")}
+
+
+def _origin(path: Path) -> str:
+    """Where queries come from: how many, official or sampled, with which seed."""
+    queries = QuerySet.open(path)
+    by_name = {group.name: len(group) for group in queries.groups}
+    parts = []
+    for kind in ("official", "sampled"):
+        names = [str(name) for name in queries.about.get(kind, ())]
+        if names:
+            seed = f", seed {queries.about.get('seed')}" if kind == "sampled" else ""
+            listed = ", ".join(f"{name} {by_name.get(name, 0):,}" for name in names)
+            parts.append(f"{kind}{seed}: {listed}")
+    return "; ".join(parts)
