@@ -156,7 +156,12 @@ def test_a_killed_run_goes_on_to_the_same_report(
 
 @pytest.mark.parametrize("stage", ["pre-training", "training"])
 def test_a_run_goes_on_from_the_middle_of_a_stage_and_on_another_device(
-    home: Path, run: Path, tmp_path: Path, stage: str, monkeypatch: pytest.MonkeyPatch
+    home: Path,
+    run: Path,
+    tmp_path: Path,
+    stage: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: Captured,
 ) -> None:
     out, usual = tmp_path / "run", stages._of_training
 
@@ -169,6 +174,9 @@ def test_a_run_goes_on_from_the_middle_of_a_stage_and_on_another_device(
         patched.setattr(stages, "_of_training", pressed)
         assert main(arguments(home, out)) == 130
     assert list(out.rglob("state.safetensors"))
+    capsys.readouterr()
+    assert main(arguments(home, out, "--plan")) == 0
+    assert re.findall(r"^  (\S+) +begun, at most", capsys.readouterr().out, re.M) == [stage]
     assert main(arguments(home, out, "--device", "cpu")) == 0
     assert figures(out)["CLMPT"] == figures(run)["CLMPT"]
     assert main(arguments(home, out)) == 0

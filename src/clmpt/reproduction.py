@@ -193,6 +193,10 @@ class Part:
     def is_done(self) -> bool:
         return is_finished(self.path) if self.name.endswith("training") else self.path.exists()
 
+    @property
+    def is_begun(self) -> bool:
+        return self.path.exists() and not self.is_done
+
 
 def parts_of(recipe: Recipe, data: Path, out: Path) -> list[Part]:
     """The stages in their order.

@@ -120,10 +120,11 @@ def _show_plan(
     peak = idle_peak() if device.type == "cpu" else None
     works, left = works_of(recipe, graph, workers), 0.0
     for part, work in zip(parts_of(recipe, data, out), works, strict=True):
-        state = "done already" if part.is_done else "to do"
+        state = "done already" if part.is_done else "begun" if part.is_begun else "to do"
         if peak and not part.is_done:
             left += work.seconds(peak)
-            state = f"about {duration(work.seconds(peak))}"
+            takes = duration(work.seconds(peak))
+            state = f"begun, at most about {takes}" if part.is_begun else f"about {takes}"
         say_it(f"  {part.name:<20}{state}")
     if left:
         say_it(f"About {duration(left)} in all on an idle processor, less where data is there.")
