@@ -382,7 +382,7 @@ def test_the_page_stands_alone(run: Path) -> None:
     assert not found.open
     assert "url(" not in text
     assert "<script" not in text
-    for wanted in ("LMPNN, training.batch=8", "CLMPT (published)", "58.9", "1 missing", "commit"):
+    for wanted in ("LMPNN, training.batch=8", "CLMPT (published)", "58.9", "1 missing", "Commit"):
         assert wanted in text
 
 
@@ -398,6 +398,14 @@ def test_the_page_says_what_the_reports_say(run: Path) -> None:
     assert "official: 1p 5, 2p 5, 2i 5, 2u 5, 2in 5; sampled, seed 0: ip 6, pi 6" in page
     for picture in re.findall(r"!\[.*?\]\((.*?)\)", page):
         ElementTree.parse(run / "report" / picture)
+
+
+def test_what_all_stages_share_is_said_once(run: Path) -> None:
+    page = (run / "report" / "report.md").read_text(encoding="utf-8")
+    _, made_with = page.split("### Made with")
+    for shared in ("Commit: ", "Versions: clmpt", "Machine: "):
+        assert made_with.count(f"- {shared}") == 1
+    assert "| stage | begun |\n" in made_with
 
 
 def test_a_shape_scored_by_convention_is_marked() -> None:
@@ -473,7 +481,7 @@ def test_the_page_says_what_made_each_stage(run: Path) -> None:
     began = json.loads(predictor.read_text())["started"]
     page = (run / "report" / "report.md").read_text(encoding="utf-8")
     assert f"| predictor | {began} |" in page  # both variants have it
-    for stage in ("training", "measuring"):  # named together where they began in the same second
+    for stage in ("training", "last command"):  # named together where they began in the same second
         assert re.search(rf"^\| (CLMPT: )?{stage} \| 20", page, re.MULTILINE)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -223,7 +224,10 @@ def _settings(entries: Sequence[Entry]) -> Table:
 
 
 def _made_by(entries: Sequence[Entry]) -> list[Block]:
-    """Where the queries come from, and when and with what each stage was done."""
+    """Where the queries come from, and when and with what each stage was done.
+
+    What is the same for all stages is said once.
+    """
     origins: dict[str, list[str]] = {}
     stages: dict[tuple[str, ...], list[str]] = {}
     for entry in entries:
@@ -243,8 +247,20 @@ def _made_by(entries: Sequence[Entry]) -> list[Block]:
 
     lines = [of(names, line) for line, names in origins.items()]
     rows = [[of(names, stage), *cells] for (stage, *cells), names in stages.items()]
-    table = [Table(["stage", *_ABOUT], rows, is_text=True)] if rows else []
-    return [Heading("Made with", 3), Bullets(lines), *table]
+    shared, table = _parted(Table(["stage", *_ABOUT], rows, is_text=True), keep=2)
+    return [Heading("Made with", 3), Bullets([*lines, *shared]), *([table] if rows else [])]
+
+
+def _parted(table: Table, keep: int) -> tuple[list[str], Table]:
+    """Lines about the columns in which all rows agree, and the table of the others.
+
+    The first columns are kept as they are.
+    """
+    columns = list(zip(table.headers, *table.rows, strict=True))
+    alike = [column for column in columns[keep:] if len(set(column[1:])) == 1]
+    headers, *rows = zip(*(column for column in columns if column not in alike), strict=True)
+    lines = [f"{name.capitalize()}: {value}." for name, value, *_ in alike]
+    return lines, replace(table, headers=headers, rows=rows)
 
 
 def _versions(about: dict[str, Any]) -> str:

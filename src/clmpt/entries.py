@@ -92,7 +92,7 @@ def _of_variant(variant: Variant) -> Entry:
         {
             "predictor": read_provenance(places["predictor"]),
             "training": read_provenance(places["reasoner"]),
-            "measuring": variant.provenance,
+            "last command": variant.provenance,
         },
         {split: _origin(places[split]) for split in ("train", "valid", "test")},
     )
