@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -398,6 +399,14 @@ def test_the_page_says_what_the_reports_say(run: Path) -> None:
     assert "official: 1p 5, 2p 5, 2i 5, 2u 5, 2in 5; sampled, seed 0: ip 6, pi 6" in page
     for picture in re.findall(r"!\[.*?\]\((.*?)\)", page):
         ElementTree.parse(run / "report" / picture)
+
+
+def test_the_page_says_when_published_rows_are_for_other_queries(run: Path) -> None:
+    ours = entries_in(run)
+    assert not any(entry.is_official for entry in ours)  # ip and pi are sampled
+    told = "They were measured by the official queries"
+    assert told in compare(ours).markdown()
+    assert told not in compare([replace(entry, is_official=True) for entry in ours]).markdown()
 
 
 def test_what_all_stages_share_is_said_once(run: Path) -> None:

@@ -85,7 +85,7 @@ def _shapes(entries: Sequence[Entry]) -> list[str]:
 def _section(entries: Sequence[Entry], benchmark: str, prefix: str) -> list[Block]:
     blocks: list[Block] = [main_table(entries, benchmark)]
     if published_rows(benchmark):
-        blocks.append(Text(f"Published rows: {published()['source']}."))
+        blocks.append(Text(f"Published rows: {published()['source']}." + _other_queries(entries)))
     blocks += [_bars(entries, prefix), Heading("Standard errors", 3), _errors(entries)]
     missing = _by_missing(entries)
     if missing:
@@ -104,6 +104,15 @@ def _section(entries: Sequence[Entry], benchmark: str, prefix: str) -> list[Bloc
     blocks += _made_by(entries)
     notes = dict.fromkeys(note for entry in entries for note in entry.report.get("notes", ()))
     return [*blocks, Heading("What is counted", 3), Bullets(list(notes))]
+
+
+def _other_queries(entries: Sequence[Entry]) -> str:
+    if all(entry.is_official for entry in entries):
+        return ""
+    return (
+        " They were measured by the official queries. Ours were sampled in the same way, in part "
+        "or in whole, as is said below: close to them, but not the same."
+    )
 
 
 def _bars(entries: Sequence[Entry], prefix: str) -> Picture:

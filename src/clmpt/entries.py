@@ -32,6 +32,7 @@ class Entry:
     settings: dict[str, Any] = field(default_factory=dict)
     provenance: dict[str, dict[str, Any]] = field(default_factory=dict)  # by stage
     queries: dict[str, str] = field(default_factory=dict)  # by split, where they come from
+    is_official: bool = True  # measured by a benchmark's own queries alone
 
     def mrr(self, shape: str) -> float | None:
         return next((float(s["mrr"]) for s in self.report["shapes"] if s["shape"] == shape), None)
@@ -95,6 +96,7 @@ def _of_variant(variant: Variant) -> Entry:
             "last command": variant.provenance,
         },
         {split: _origin(places[split]) for split in ("train", "valid", "test")},
+        _is_official(places["test"]),
     )
 
 
@@ -112,6 +114,7 @@ def _hop_by_hop(place: Path, variant: Variant) -> Entry:
         report,
         str(variant.settings["experiment"]["benchmark"]),
         costs={name: value for name, value in costs.items() if is_number(value)},
+        is_official=_is_official(variant.folders["test"]),
     )
 
 
@@ -123,6 +126,10 @@ def _pretraining_costs(folder: Path) -> dict[str, Any]:
 def _evaluation_costs(folder: Path) -> dict[str, Any]:
     found = open_json(folder / COST) if (folder / COST).exists() else {}
     return {"evaluation": found.get("seconds"), "evaluation memory": found.get("memory")}
+
+
+def _is_official(path: Path) -> bool:
+    return not QuerySet.open(path).about.get("sampled")
 
 
 def _origin(path: Path) -> str:
