@@ -212,11 +212,26 @@ def test_samples_of_other_shapes_are_not_taken(home: Path, run: Path, tmp_path: 
     test.unlink()
     (train,) = out.glob("queries/train-*.queries")
     shutil.copy(train, test.with_suffix(".samples"))
-    (out / "queries" / ".test-1.queries-killed").write_text("half")
     assert main(arguments(home, out)) == 0
     (test,) = out.glob("queries/test-*.queries")
     assert QuerySet.open(test).about["sampled"] == ["ip", "pi"]
     assert len(list((out / "queries").iterdir())) == 3
+
+
+def test_what_a_kill_left_is_cleared_away_and_nothing_else(
+    home: Path, run: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "run"
+    shutil.copytree(run, out)
+    halves = [out / place / ".any-x7_a.unfinished" for place in (".", "queries", "report")]
+    own = [out / ".my-notes", out / "queries" / ".keep-this", out / "report" / ".a-b"]
+    for path in halves + own:
+        path.write_text("text")
+    (out / ".Trash-1000").mkdir()
+    assert main(arguments(home, out)) == 0
+    assert not any(path.exists() for path in halves)
+    assert all(path.read_text() == "text" for path in own)
+    assert (out / ".Trash-1000").is_dir()
 
 
 def test_variants_of_one_name_are_told_apart(home: Path, tmp_path: Path, capsys: Captured) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 from clmpt.charts import Cluster, draw_charts, draw_clusters
 from clmpt.curves import is_number, training_charts
 from clmpt.entries import Entry
-from clmpt.graph.storage import new_file, new_folder
+from clmpt.graph.storage import clear_unfinished, new_file, new_folder
 from clmpt.page import Block, Bullets, Heading, Page, Picture, Table, Text
 from clmpt.published import columns, published, published_rows, title_of
 
@@ -39,6 +39,7 @@ def save(page: Page, folder: str | Path) -> None:
 
 def renew(page: Page, folder: str | Path) -> None:
     """As `save` does, in place of the page that is there; other files are left alone."""
+    clear_unfinished(Path(folder))
     texts = {picture.name: picture.svg for picture in page.pictures}
     texts |= {"report.md": page.markdown(), "report.html": page.html()}
     for name, text in texts.items():

@@ -36,7 +36,7 @@ from clmpt.experiment import has_facts
 from clmpt.graph.benchmarks import FULL, OBSERVED, SPLITS, query_files, read_queries
 from clmpt.graph.knowledge_graph import KnowledgeGraph
 from clmpt.graph.query_store import QueryGroup, QuerySet
-from clmpt.graph.storage import new_file, open_json, save_json
+from clmpt.graph.storage import clear_unfinished, new_file, open_json, save_json
 from clmpt.logic.formula import Query
 from clmpt.logic.query_graph import query_graphs
 from clmpt.logic.shapes import shape
@@ -154,7 +154,7 @@ def reproduce(
     run = begin(graph, data, out)
     with run.alone():
         for folder in _FOLDERS:
-            run.clear(folder)
+            clear_unfinished(out / folder)
         return _Work(graph, data, recipe, out, workers, tell).do()
 
 

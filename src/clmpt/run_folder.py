@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 import platform
-import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -25,7 +24,14 @@ from torch import Tensor
 
 import clmpt
 from clmpt.errors import DataError
-from clmpt.graph.storage import new_file, new_folder, open_json, refuse_existing, save_json
+from clmpt.graph.storage import (
+    clear_unfinished,
+    new_file,
+    new_folder,
+    open_json,
+    refuse_existing,
+    save_json,
+)
 from clmpt.neural.checkpoint import open_tensors, save_tensors
 
 if sys.platform != "win32":
@@ -77,7 +83,7 @@ class RunFolder:
         run = cls.find(path, identity)
         if run is not None:
             with run.alone():
-                run.clear()
+                clear_unfinished(path)
         return run
 
     @classmethod
@@ -96,11 +102,6 @@ class RunFolder:
                 "Use the same settings to go on with it, or choose another folder."
             )
         return cls(path, identity)
-
-    def clear(self, folder: str = ".") -> None:
-        """Removes what a kill left half written in one of its folders."""
-        for scratch in (self.path / folder).glob(".*-*"):
-            shutil.rmtree(scratch) if scratch.is_dir() else scratch.unlink()
 
     @contextmanager
     def alone(self) -> Iterator[None]:

@@ -21,6 +21,13 @@ from clmpt.errors import DataError
 
 _LARGEST_JSON = 64 * 2**20
 IMPORT_AGAIN = "Import the graph again."
+_UNFINISHED = ".unfinished"  # so that nothing of a user's is taken for ours
+
+
+def clear_unfinished(folder: Path) -> None:
+    """Removes what a killed `new_folder` or `new_file` left in a folder, and nothing else."""
+    for scratch in folder.glob(f".*-*{_UNFINISHED}"):
+        shutil.rmtree(scratch) if scratch.is_dir() else scratch.unlink()
 
 
 def refuse_existing(path: Path) -> None:
@@ -35,7 +42,7 @@ def new_folder(path: Path) -> Iterator[Path]:
     refuse_existing(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        scratch = Path(tempfile.mkdtemp(prefix=f".{path.name}-", dir=path.parent))
+        scratch = Path(tempfile.mkdtemp(_UNFINISHED, f".{path.name}-", path.parent))
     except OSError as error:
         raise cannot_write(path, error) from None
     try:
@@ -53,7 +60,7 @@ def new_file(path: Path) -> Iterator[Path]:
     """A scratch file that takes the place of `path` when the block ends well."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)
+        handle, name = tempfile.mkstemp(_UNFINISHED, f".{path.name}-", path.parent)
     except OSError as error:
         raise cannot_write(path, error) from None
     os.close(handle)
