@@ -260,6 +260,23 @@ def test_only_the_web_is_fetched_from(tmp_path: Path, url: str) -> None:
         Download(url, tmp_path / "x").run()
 
 
+@pytest.mark.parametrize(
+    "url", ["http://127.0.0.1:1/ü.zip", "http://x..y/a.zip", "http://127.0.0.1:x/a", "http://h/a b"]
+)
+def test_an_address_that_can_never_work_is_not_tried_again(tmp_path: Path, url: str) -> None:
+    with pytest.raises(DataError, match="is no address that can be fetched"):
+        Download(url, tmp_path / "x", pause=60.0).run()
+
+
+def test_an_archive_is_never_taken_for_a_folder(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "data.zip").mkdir()
+    for url, told in (("http://h/data.zip", "is not a file"), ("http://x..y/..", "no address")):
+        assert main(["data", "get", "nell995", "--out", str(tmp_path / "out"), "--url", url]) == 2
+        assert told in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("broken", [OSError(113, "No route to host"), ssl.SSLError("bad record")])
 def test_a_network_that_breaks_is_not_taken_for_a_disk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, broken: OSError

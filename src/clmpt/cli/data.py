@@ -5,8 +5,10 @@ from __future__ import annotations
 import argparse
 import shlex
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from clmpt.cli.output import command_name, progress, say, show_json, tell
+from clmpt.errors import DataError
 from clmpt.graph.benchmarks import query_splits
 from clmpt.graph.fetching import (
     ARCHIVE,
@@ -41,8 +43,10 @@ def data(options: argparse.Namespace) -> None:
 def _fetched(url: str | None, out: Path) -> Path:
     """The archive beside where the benchmark will be; it holds the others too, so it is kept."""
     address = url or ARCHIVE
-    path = out.parent / (Path(address).name or "archive.zip")
+    path = out.parent / (Path(urlsplit(address).path).name.strip(".") or "archive.zip")
     there = path.exists()
+    if there and not path.is_file():
+        raise DataError(f"'{path}' is not a file; the archive would be kept there. Move it away.")
     with progress(None) as show:
 
         def tell_how_far(done: int, total: int) -> None:

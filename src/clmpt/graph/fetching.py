@@ -101,7 +101,13 @@ def get(
 
 def check(benchmark: Benchmark, folder: Path, source: Path) -> None:
     """Refuses a folder that is not the published benchmark."""
-    graph = open_graph(folder)
+    wrong = differences(benchmark, open_graph(folder))
+    if wrong:
+        raise DataError(f"'{source}' is not the published {benchmark.folder}: {', '.join(wrong)}.")
+
+
+def differences(benchmark: Benchmark, graph: KnowledgeGraph) -> list[str]:
+    """In what a graph differs from the published one; empty where it is the same."""
     facts = tuple(len(graph.triples(name)) if name in graph.splits else 0 for name in SPLITS)
     found = (len(graph.entities), len(graph.relations), *facts)
     wanted = (benchmark.entities, benchmark.relations, *benchmark.facts)
@@ -112,9 +118,8 @@ def check(benchmark: Benchmark, folder: Path, source: Path) -> None:
         if is_there != should
     ]
     if not wrong and benchmark.checksum not in (None, graph.checksum):
-        wrong = ["as many facts as there should be, but others"]
-    if wrong:
-        raise DataError(f"'{source}' is not the published {benchmark.folder}: {', '.join(wrong)}.")
+        return ["as many facts as there should be, but others"]
+    return wrong
 
 
 # --- from a folder --------------------------------------------------------------------------------
@@ -270,6 +275,8 @@ class Download:
             raise DataError(
                 f"'{self.url}' cannot be fetched: the server says {error.code} {error.reason}."
             ) from None
+        except (UnicodeError, http.client.InvalidURL) as error:
+            raise DataError(f"{self.url!a} is no address that can be fetched ({error}).") from None
         except (URLError, TimeoutError, ConnectionError, http.client.HTTPException) as error:
             raise _Again(_in_words(error)) from None
         except OSError as error:  # those of reading are told apart where it is read
