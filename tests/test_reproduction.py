@@ -529,6 +529,7 @@ def test_different_numbers_of_queries_are_told_apart() -> None:
         ("by_missing_links", []),
         ("count", float("inf")),
         ("mrr", float("nan")),
+        ("mrr", -5),
         ("mrr", "0.5"),
         ("notes", 3),
         ("notes", [3]),
@@ -544,6 +545,89 @@ def test_damaged_reports_are_named(
     (tmp_path / "report.json").write_text(json.dumps(document))
     assert main(["report", str(tmp_path)]) == 2
     assert "report.json' is damaged" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("change", [{"shapes": []}, {"shapes": {}}, {"model": None}, {"mean": 2}])
+def test_reports_that_cannot_be_are_named(
+    run: Path, tmp_path: Path, capsys: Captured, change: dict[str, Any]
+) -> None:
+    document = json.loads((next(run.glob("reports/clmpt-*")) / "report.json").read_text())
+    (tmp_path / "report.json").write_text(json.dumps({**document, **change}))
+    assert main(["report", str(tmp_path)]) == 2
+    assert "report.json' is damaged" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("place", "text"),
+    [
+        ("variants/clmpt-*.json", '{"settings": {}}'),
+        ("variants/clmpt-*.json", '{"settings": {"training": 5}}'),
+        ("variants/clmpt-*.json", '{"folders": {}}'),
+        ("variants/clmpt-*.json", '{"name": "\\ud800"}'),
+        ("variants/clmpt-*.json", "no JSON"),
+        ("reports/clmpt-*/cost.json", "[]"),
+        ("reasoners/clmpt-*/finished.json", "[]"),
+        ("reports/clmpt-*/report.json", None),
+    ],
+)
+def test_a_damaged_experiment_is_left_out_and_named(
+    run: Path, tmp_path: Path, capsys: Captured, place: str, text: str | None
+) -> None:
+    out = tmp_path / "run"
+    shutil.copytree(run, out)
+    (path,) = out.glob(place)
+    if text is None:
+        shutil.rmtree(path.parent)
+    elif path.parent.name == "variants" and text.startswith("{"):
+        path.write_text(json.dumps({**json.loads(path.read_text()), **json.loads(text)}))
+    else:
+        path.write_text(text)
+    assert main(["report", str(out), "--out", str(tmp_path / "page")]) == 0
+    said = capsys.readouterr()
+    assert "Left out: " in said.err
+    assert "CLMPT\t" not in said.out
+    assert "LMPNN, training.batch=8\t" in said.out
+
+
+def test_a_lost_report_is_made_again_by_its_own_command_only(
+    home: Path, run: Path, tmp_path: Path, capsys: Captured
+) -> None:
+    out, lmpnn = tmp_path / "run", ("--reasoner", "lmpnn", "--set", "training.batch=8")
+    shutil.copytree(run, out)
+    shutil.rmtree(next(out.glob("reports/clmpt-*")))
+    assert main(arguments(home, out, *lmpnn)) == 0
+    assert "is missing. The command that made it makes it again" in capsys.readouterr().err
+    assert main(arguments(home, out)) == 0
+    assert figures(out) == figures(run)
+
+
+def test_one_experiment_is_one_row(home: Path, run: Path, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    shutil.copytree(run, out)
+    for more in (("--set", "training.device=cpu"), ("--set", "conditional=true")):
+        assert main(arguments(home, out, *more)) == 0
+    assert sorted(figures(out)) == sorted(figures(run))
+    assert main(arguments(home, out, "--name", "mine")) == 0
+    assert sorted(figures(out)) == ["LMPNN, training.batch=8", "mine", "predictor, hop by hop"]
+
+
+def test_a_name_that_nobody_gave_is_never_too_long(
+    home: Path, tmp_path: Path, capsys: Captured
+) -> None:
+    many = ["--set", "training.learning_rate=0.0001"] * 4
+    words = arguments(home, tmp_path / "run", *many, "--plan")
+    assert main(words) == 0
+    assert capsys.readouterr().out.splitlines()[0].partition(", 40 entities")[0].endswith("…")
+
+
+def test_another_graph_than_the_recipes_is_told_of(
+    home: Path, run: Path, tmp_path: Path, capsys: Captured
+) -> None:
+    assert main(arguments(home, tmp_path / "new", "--plan")) == 0
+    told = "The recipe is for NELL995, and this graph is another: entities 40 instead of 63,361"
+    assert told in capsys.readouterr().err
+    assert main(["report", str(run)]) == 0
+    assert "They are for NELL995 as published" in capsys.readouterr().err
 
 
 def test_names_from_strangers_are_shown_not_obeyed(home: Path, tmp_path: Path) -> None:

@@ -189,10 +189,10 @@ def draw_bars(title: str, bars: Sequence[Bars]) -> str:
 
 @dataclass(frozen=True)
 class Cluster:
-    """Values of one thing, a bar for each series."""
+    """Values of one thing, a bar for each series that has one."""
 
     name: str
-    values: Sequence[float]
+    values: Sequence[float | None]
 
 
 def draw_clusters(title: str, series: Sequence[str], clusters: Sequence[Cluster]) -> str:
@@ -201,7 +201,8 @@ def draw_clusters(title: str, series: Sequence[str], clusters: Sequence[Cluster]
     legend = _legend_height(series, _LEFT + _RIGHT + room * len(clusters))
     width = round(max(_WIDTH, _LEFT + _RIGHT + room * len(clusters)))
     height = _HEIGHT + legend
-    y_ticks = ticks(0, max((v for c in clusters for v in c.values), default=0.0) or 1.0)
+    values = [value for cluster in clusters for value in cluster.values if value is not None]
+    y_ticks = ticks(0, max(values, default=0.0) or 1.0)
 
     def at_y(value: float) -> float:
         return round(_HEIGHT - _BOTTOM - value / y_ticks[-1] * (_HEIGHT - _TOP - _BOTTOM), 1)
@@ -214,6 +215,8 @@ def draw_clusters(title: str, series: Sequence[str], clusters: Sequence[Cluster]
     for number, cluster in enumerate(clusters):
         x = _LEFT + number * room + 7
         for at, value in enumerate(cluster.values):
+            if value is None:
+                continue
             y = at_y(value)
             parts.append(
                 f'<rect x="{x + at * bar:.1f}" y="{y}" width="{bar - 1:.1f}" '

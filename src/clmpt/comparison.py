@@ -86,7 +86,9 @@ def _shapes(entries: Sequence[Entry]) -> list[str]:
 def _section(entries: Sequence[Entry], benchmark: str, prefix: str) -> list[Block]:
     blocks: list[Block] = [main_table(entries, benchmark)]
     if published_rows(benchmark):
-        blocks.append(Text(f"Published rows: {published()['source']}." + _other_queries(entries)))
+        blocks.append(
+            Text(" ".join([f"Published rows: {published()['source']}.", *caveats(entries)]))
+        )
     blocks += [_bars(entries, prefix), Heading("Standard errors", 3), _errors(entries)]
     missing = _by_missing(entries)
     if missing:
@@ -107,22 +109,34 @@ def _section(entries: Sequence[Entry], benchmark: str, prefix: str) -> list[Bloc
     return [*blocks, Heading("What is counted", 3), Bullets(list(notes))]
 
 
-def _other_queries(entries: Sequence[Entry]) -> str:
-    if all(entry.is_official for entry in entries):
-        return ""
-    return (
-        " They were measured by the official queries. Ours were sampled in the same way, in part "
-        "or in whole, as is said below: close to them, but not the same."
-    )
+def caveats(entries: Sequence[Entry]) -> list[str]:
+    """Why published figures cannot be compared with ours directly, where that is so."""
+    found = []
+    differ = next((entry.graph_differs for entry in entries if entry.graph_differs), [])
+    if differ:
+        title = title_of(entries[0].benchmark)
+        found.append(
+            f"They are for {title} as published. This graph is another: {'; '.join(differ)}."
+        )
+    if not all(entry.is_official for entry in entries):
+        found.append(
+            "They were measured by the official queries; ours were sampled by the same protocol, "
+            "in part or in whole."
+        )
+    return found
 
 
 def _bars(entries: Sequence[Entry], prefix: str) -> Picture:
     shapes = _shapes(entries)
     clusters = [
-        Cluster(shape, [100 * (entry.mrr(shape) or 0.0) for entry in entries]) for shape in shapes
+        Cluster(shape, [_times_hundred(entry.mrr(shape)) for entry in entries]) for shape in shapes
     ]
     svg = draw_clusters("MRR × 100 by shape", [entry.name for entry in entries], clusters)
     return Picture(f"{prefix}mrr.svg", "MRR by shape", svg)
+
+
+def _times_hundred(value: float | None) -> float | None:
+    return None if value is None else 100 * value
 
 
 def _errors(entries: Sequence[Entry]) -> Table:

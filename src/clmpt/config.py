@@ -22,7 +22,7 @@ from clmpt.errors import DataError, SettingError
 
 _LARGEST_FILE = 2**20
 _MOST = 10**12
-_LONGEST_NAME = 100
+LONGEST_NAME = 100
 
 _Value = TypeVar("_Value")
 
@@ -204,10 +204,10 @@ class Experiment:
         _at_least("seed", self.seed, 0)
         for name in ("name", "benchmark", "published"):
             text = getattr(self, name)
-            if not text.isprintable() or len(text) > _LONGEST_NAME:
+            if not text.isprintable() or len(text) > LONGEST_NAME:
                 raise SettingError(
-                    f"'{name}' must be up to {_LONGEST_NAME} characters that can be printed, not "
-                    f"{text[:_LONGEST_NAME]!a}."
+                    f"'{name}' must be up to {LONGEST_NAME} characters that can be printed, not "
+                    f"{text[:LONGEST_NAME]!a}."
                 )
 
 

@@ -14,7 +14,7 @@ from clmpt.graph.query_store import QuerySet
 from clmpt.graph.storage import open_json
 from clmpt.neural.checkpoint import parameter_counts
 from clmpt.report import COST
-from clmpt.reproduction import Variant, variants_in
+from clmpt.reproduction import LeaveOut, Variant, or_else, refuse, variants_in
 from clmpt.run_folder import read_log, read_provenance
 from clmpt.stages import read_report
 
@@ -33,26 +33,34 @@ class Entry:
     provenance: dict[str, dict[str, Any]] = field(default_factory=dict)  # by stage
     queries: dict[str, str] = field(default_factory=dict)  # by split, where they come from
     is_official: bool = True  # measured by a benchmark's own queries alone
+    graph_differs: list[str] = field(default_factory=list)  # from the benchmark's as published
 
     def mrr(self, shape: str) -> float | None:
         return next((float(s["mrr"]) for s in self.report["shapes"] if s["shape"] == shape), None)
 
 
-def entries_in(folder: str | Path) -> list[Entry]:
-    """What was measured in a folder: experiments of `reproduce`, or a report of `evaluate`."""
+def entries_in(folder: str | Path, leave_out: LeaveOut = refuse) -> list[Entry]:
+    """What was measured in a folder: experiments of `reproduce`, or a report of `evaluate`.
+
+    An experiment that has two names is shown once, by the later one. Damaged ones can be left out.
+    """
     folder = Path(folder)
     if (folder / "report.json").exists():
         document = read_report(folder)
         return [Entry(str(document.get("model", folder.name)), document)]
-    variants = variants_in(folder)
-    if not variants:
+    by_report = {variant.folders["report"]: variant for variant in variants_in(folder, leave_out)}
+    found: dict[Path, Entry] = {}
+    hops: dict[Path, Entry] = {}
+    for place, variant in by_report.items():
+        with or_else(leave_out, f"{variant.name}: "):
+            found[place] = _of_variant(variant)
+            hops[variant.folders["hops"]] = _hop_by_hop(variant)
+    if not found:
         raise DataError(
             f"There is nothing to report in '{folder}': neither a finished experiment of "
             "'clmpt reproduce' nor a report of 'clmpt evaluate'."
         )
-    found = [_of_variant(variant) for variant in variants]
-    hops = {variant.folders["hops"]: variant for variant in variants}
-    return distinct(found + [_hop_by_hop(place, variant) for place, variant in hops.items()])
+    return distinct([*found.values(), *hops.values()])
 
 
 def distinct(entries: Sequence[Entry]) -> list[Entry]:
@@ -72,7 +80,7 @@ def _of_variant(variant: Variant) -> Entry:
     report = read_report(places["report"])
     of_predictor, own = parameter_counts(places["reasoner"])
     frozen = bool(variant.settings["reasoning"]["frozen"])
-    trained = open_json(places["reasoner"] / "finished.json")
+    trained = _numbers(places["reasoner"] / "finished.json")
     costs = {
         **_pretraining_costs(places["predictor"]),
         "training": trained.get("seconds"),
@@ -97,10 +105,12 @@ def _of_variant(variant: Variant) -> Entry:
         },
         {split: _origin(places[split]) for split in ("train", "valid", "test")},
         _is_official(places["test"]),
+        _graph_differs(variant),
     )
 
 
-def _hop_by_hop(place: Path, variant: Variant) -> Entry:
+def _hop_by_hop(variant: Variant) -> Entry:
+    place = variant.folders["hops"]
     report = read_report(place)
     of_predictor, _ = parameter_counts(variant.folders["predictor"])
     costs = {
@@ -115,17 +125,30 @@ def _hop_by_hop(place: Path, variant: Variant) -> Entry:
         str(variant.settings["experiment"]["benchmark"]),
         costs={name: value for name, value in costs.items() if is_number(value)},
         is_official=_is_official(variant.folders["test"]),
+        graph_differs=_graph_differs(variant),
     )
 
 
 def _pretraining_costs(folder: Path) -> dict[str, Any]:
-    found = open_json(folder / "finished.json")
+    found = _numbers(folder / "finished.json")
     return {"pre-training": found.get("seconds"), "pre-training memory": found.get("memory")}
 
 
 def _evaluation_costs(folder: Path) -> dict[str, Any]:
-    found = open_json(folder / COST) if (folder / COST).exists() else {}
+    found = _numbers(folder / COST) if (folder / COST).exists() else {}
     return {"evaluation": found.get("seconds"), "evaluation memory": found.get("memory")}
+
+
+def _graph_differs(variant: Variant) -> list[str]:
+    found = variant.provenance.get("graph_differs")
+    return [str(one) for one in found] if isinstance(found, list) else []
+
+
+def _numbers(path: Path) -> dict[str, Any]:
+    found = open_json(path)
+    if not isinstance(found, dict):
+        raise DataError(f"'{path}' is damaged.")
+    return found
 
 
 def _is_official(path: Path) -> bool:

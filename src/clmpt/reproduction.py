@@ -10,7 +10,8 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from datetime import datetime, timezone
 from functools import partial
@@ -31,15 +32,16 @@ from clmpt.config import (
     training,
     without_device,
 )
-from clmpt.errors import DataError
+from clmpt.errors import DataError, SettingError
 from clmpt.experiment import has_facts
 from clmpt.graph.benchmarks import FULL, OBSERVED, SPLITS, query_files, read_queries
+from clmpt.graph.fetching import BENCHMARKS, differences
 from clmpt.graph.knowledge_graph import KnowledgeGraph
 from clmpt.graph.query_store import QueryGroup, QuerySet
 from clmpt.graph.storage import clear_unfinished, new_file, open_json, save_json
 from clmpt.logic.formula import Query
 from clmpt.logic.query_graph import query_graphs
-from clmpt.logic.shapes import shape
+from clmpt.logic.shapes import SHAPES, shape
 from clmpt.planning import (
     Work,
     measuring_work,
@@ -64,6 +66,8 @@ from clmpt.symbolic.sampling import MOST_HARD, Protocol
 
 _VARIANTS = "variants"
 _FOLDERS = ("queries", "predictors", "reasoners", "reports", _VARIANTS)
+_PLACES = ("train", "valid", "predictor", "reasoner", "test", "hops", "report")  # as `parts_of`
+_ALWAYS = (("experiment", "benchmark"), ("experiment", "published"), ("reasoning", "frozen"))
 _SLUG = 60  # characters of a file's name that tell of a variant
 _HOPS = 16  # times that a query's entities are scored hop by hop, on average
 _KEY = 8  # hexadecimal digits
@@ -98,7 +102,9 @@ class Recipe:
         check_heads(before, model)
         chosen = queries(table("queries"))
         for name in (*chosen.trained.split(), *chosen.measured.split()):
-            shape(name)  # refuses one that there is not
+            if name not in SHAPES:
+                known = ", ".join(SHAPES)
+                raise SettingError(f"There is no shape '{name}'. A recipe names some of {known}.")
         return cls(asked, chosen, before, model, training(table("training")))
 
     @property
@@ -120,6 +126,22 @@ def label(model: Reasoning) -> str:
     if model.frozen == is_clmpt:
         named += " (frozen)" if model.frozen else " (trainable)"
     return named
+
+
+LeaveOut = Callable[[DataError], None]
+
+
+def refuse(error: DataError) -> None:
+    """What is done about a damaged experiment, unless somebody knows better."""
+    raise error
+
+
+@contextmanager
+def or_else(leave_out: LeaveOut, whose: str = "") -> Iterator[None]:
+    try:
+        yield
+    except DataError as error:
+        leave_out(DataError(f"{whose}{error}"))
 
 
 @dataclass(frozen=True)
@@ -165,6 +187,12 @@ def begin(graph: KnowledgeGraph, data: Path, out: Path) -> RunFolder:
     if found is not None:
         return found
     return RunFolder.create(out, identity, str(data.resolve()), lambda _folder: None)
+
+
+def graph_differs(recipe: Recipe, graph: KnowledgeGraph) -> list[str]:
+    """In what the graph is not the published one of the benchmark that the recipe names."""
+    known = BENCHMARKS.get(recipe.experiment.benchmark)
+    return differences(known, graph) if known else []
 
 
 def check_folder(graph: KnowledgeGraph, out: Path) -> None:
@@ -265,9 +293,8 @@ class _Work:
     tell: Tell
 
     def do(self) -> Variant:
-        train, valid, predictor, reasoner, test, hops, own = parts_of(
-            self.recipe, self.data, self.out
-        )
+        parts = parts_of(self.recipe, self.data, self.out)
+        train, valid, predictor, reasoner, test, hops, own = parts
         about = provenance()
         chosen, source = self.recipe.queries, str(self.data.resolve())
         device = self.recipe.training.device
@@ -293,15 +320,7 @@ class _Work:
         self.measure(hops, groups, lambda: predictor_in(predictor.path, relations, device))
         return self.record(
             about,
-            {
-                "train": train.path,
-                "valid": valid.path,
-                "test": test.path,
-                "predictor": predictor.path,
-                "reasoner": reasoner.path,
-                "report": own.path,
-                "hops": hops.path,
-            },
+            dict(zip(_PLACES, (part.path for part in parts), strict=True)),
         )
 
     # --- queries ----------------------------------------------------------------------------------
@@ -312,7 +331,8 @@ class _Work:
             return
         wanted = {shape(name): name for name in shapes.split()}
         here = bool(query_files(self.data, split))
-        self.tell(Stage(part.name, 0, 1, "reading" if here else ""))
+        if here:
+            self.tell(Stage(part.name, 0, 1, "reading"))
         official = {
             group.template: group
             for group in (read_queries(self.data, split) if here else [])
@@ -373,7 +393,7 @@ class _Work:
         key = _key([asdict(recipe.experiment), recipe.name, places])
         path = self.out / _VARIANTS / f"{slug}-{key}.json"
         done = datetime.now(timezone.utc).isoformat(timespec="microseconds")
-        about = {**about, "done": done}
+        about = {**about, "done": done, "graph_differs": graph_differs(recipe, self.graph)}
         document = {"name": recipe.name, "settings": asdict(recipe), "folders": places, **about}
         if not path.exists():
             with new_file(path) as scratch:
@@ -381,9 +401,12 @@ class _Work:
         return _variant(path)
 
 
-def variants_in(folder: Path) -> list[Variant]:
+def variants_in(folder: Path, leave_out: LeaveOut = refuse) -> list[Variant]:
     """The experiments that were done in a folder, in the order they were done."""
-    found = [_variant(path) for path in sorted((folder / _VARIANTS).glob("*.json"))]
+    found = []
+    for path in sorted((folder / _VARIANTS).glob("*.json")):
+        with or_else(leave_out):
+            found.append(_variant(path))
     return sorted(found, key=lambda variant: variant.done)
 
 
@@ -391,13 +414,21 @@ def _variant(path: Path) -> Variant:
     out = path.parent.parent
     try:
         document = dict(open_json(path))
-        folders = {str(name): out / str(place) for name, place in document.pop("folders").items()}
+        found = document.pop("folders")
+        folders = {name: out / str(found[name]) for name in _PLACES}
         if not all(place.resolve().is_relative_to(out.resolve()) for place in folders.values()):
             raise ValueError("it points elsewhere")
-        return Variant(str(document.pop("name")), dict(document.pop("settings")), folders, document)
+        settings = {str(table): dict(given) for table, given in document.pop("settings").items()}
+        for table, setting in _ALWAYS:
+            settings[table][setting]
+        name = str(document.pop("name"))
+        if not name.isprintable():
+            raise ValueError("its name cannot be printed")
+        return Variant(name, settings, folders, document)
     except (DataError, KeyError, TypeError, ValueError, AttributeError) as error:
         raise DataError(
-            f"'{path}' is damaged ({error}). Remove it, and the same command makes it again."
+            f"'{path}' is damaged ({error}). Remove it, and the command that made it makes it "
+            "again, from what is there."
         ) from None
 
 

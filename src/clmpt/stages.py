@@ -124,15 +124,20 @@ def measure(
 
 def read_report(folder: Path) -> dict[str, Any]:
     """A report's document, looked at before anybody relies on it."""
-    way_out = f"Remove '{folder}', and the same command makes it again."
+    if not folder.exists():
+        raise DataError(f"'{folder}' is missing. The command that made it makes it again.")
     try:
         found = open_json(folder / "report.json")
-        is_right = isinstance(found, dict) and is_number(found["mean"]) and _texts(found["notes"])
+        is_right = isinstance(found, dict) and _is_share(found["mean"]) and _texts(found["notes"])
+        is_right = is_right and _texts([found["model"]]) and len(found["shapes"]) > 0
         is_right = is_right and all(_is_row(row) for row in found["shapes"])
     except (DataError, KeyError, TypeError, ValueError, AttributeError):
         is_right = False
     if not is_right:
-        raise DataError(f"'{folder}/report.json' is damaged. {way_out}")
+        raise DataError(
+            f"'{folder}/report.json' is damaged. Remove '{folder}', and the command that made it "
+            "makes it again."
+        )
     return dict(found)
 
 
@@ -140,11 +145,15 @@ def _is_row(row: dict[str, Any]) -> bool:
     by_missing = row.get("by_missing_links", {})
     return (
         isinstance(row["shape"], str)
-        and is_number(row["mrr"])
+        and _is_share(row["mrr"])
         and is_number(row["count"])
         and _texts(row["notes"])
-        and all(is_number(int(key)) and is_number(at["mrr"]) for key, at in by_missing.items())
+        and all(is_number(int(key)) and _is_share(at["mrr"]) for key, at in by_missing.items())
     )
+
+
+def _is_share(found: object) -> bool:
+    return is_number(found) and 0 <= found <= 1
 
 
 def _texts(found: object) -> bool:

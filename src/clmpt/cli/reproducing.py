@@ -19,19 +19,22 @@ from clmpt.cli.output import (
     tell,
 )
 from clmpt.cli.predictors import memory_named
-from clmpt.comparison import compare, main_table, renew, save
-from clmpt.config import Tables, assigned, changed, read_recipe
+from clmpt.comparison import caveats, compare, main_table, renew, save
+from clmpt.config import LONGEST_NAME, Tables, assigned, changed, read_recipe
 from clmpt.entries import Entry, distinct, entries_in
+from clmpt.errors import DataError
 from clmpt.graph.benchmarks import open_graph
 from clmpt.graph.knowledge_graph import KnowledgeGraph
 from clmpt.graph.storage import refuse_existing
 from clmpt.neural.devices import find_device
 from clmpt.planning import idle_peak
+from clmpt.published import title_of
 from clmpt.reproduction import (
     Recipe,
     Variant,
     begin,
     check_folder,
+    graph_differs,
     label,
     parts_of,
     reproduce,
@@ -67,7 +70,7 @@ def reproduce_experiment(options: argparse.Namespace) -> None:
     except KeyboardInterrupt:
         tell(f"Stopped. The same command goes on from here; '{out}' has all it needs.")
         raise
-    entries = entries_in(out)
+    entries = entries_in(out, _left_out)
     renew(compare(entries), out / _PAGE)
     _show_result(made, entries, out, options)
 
@@ -102,8 +105,9 @@ def _name(tables: Tables, is_another: bool, changes: list[str]) -> str:
     """A variant's name: the recipe's or the reasoner's, then the changes that it does not tell."""
     own = "" if is_another else tables["experiment"].get("name", "")
     told = () if own else ("reasoner", "conditional", "frozen")
-    rest = [one for one in changes if assigned(one)[1] not in (*told, "published")]
-    return ", ".join([own or label(Recipe.of(tables).reasoning), *rest])
+    rest = [one for one in changes if assigned(one)[1] not in (*told, "published", "device")]
+    name = ", ".join([own or label(Recipe.of(tables).reasoning), *rest])
+    return name if len(name) <= LONGEST_NAME else f"{name[: LONGEST_NAME - 1]}…"
 
 
 def _show_plan(
@@ -116,6 +120,10 @@ def _show_plan(
 ) -> None:
     say_it = tell if to_error else say
     say_it(f"{recipe.name}, {len(graph.entities):,} entities, {graph.index.triples:,} facts")
+    differ = graph_differs(recipe, graph)
+    if differ:
+        title = title_of(recipe.experiment.benchmark)
+        tell(f"The recipe is for {title}, and this graph is another: {'; '.join(differ)}.")
     device = find_device(recipe.training.device)
     peak = idle_peak() if device.type == "cpu" else None
     works, left = works_of(recipe, graph, workers), 0.0
@@ -156,13 +164,26 @@ def _show_tables(entries: list[Entry]) -> None:
         own = [entry for entry in entries if entry.benchmark == benchmark]
         table = main_table(own, benchmark)
         show_table(Table(benchmark, table.headers, table.rows))
+        notes = [f"Published rows: {' '.join(caveats(own))}"] if caveats(own) else []
+        notes += [f"*{name}: {note}" for name, note in _footnotes(own).items()]
+        for note in notes:
+            tell(note)
+
+
+def _footnotes(entries: list[Entry]) -> dict[str, str]:
+    rows = [row for entry in entries for row in entry.report["shapes"]]
+    return {row["shape"]: " ".join(row["notes"]) for row in rows if row["notes"]}
+
+
+def _left_out(error: DataError) -> None:
+    tell(f"Left out: {error}")
 
 
 def report(options: argparse.Namespace) -> None:
     out = Path(options.out) if options.out else None
     if out:
         refuse_existing(out)
-    found = [(folder, entry) for folder in options.runs for entry in entries_in(folder)]
+    found = [(folder, entry) for folder in options.runs for entry in entries_in(folder, _left_out)]
     entries = [entry for _, entry in found]
     if len(options.runs) > 1 and len({entry.name for entry in entries}) < len(entries):
         entries = distinct([_named(entry, folder) for folder, entry in found])
