@@ -203,7 +203,7 @@ def provenance() -> dict[str, Any]:
             "numpy": np.__version__,
         },
         "commit": _commit(),
-        "platform": platform.platform(),
+        "platform": f"{platform.system()} {platform.machine()}",
         "threads": torch.get_num_threads(),
     }
 
