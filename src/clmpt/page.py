@@ -16,7 +16,7 @@ body { font: 16px/1.5 system-ui, sans-serif; color: #1b1f24; margin: 2rem auto; 
   max-width: 75rem; }
 h1 { font-size: 1.7rem; } h2 { font-size: 1.3rem; margin-top: 2.2rem; }
 h3 { font-size: 1.05rem; margin-top: 1.6rem; }
-.wide { overflow-x: auto; }
+.wide { overflow-x: auto; margin: 1rem 0; }
 table { border-collapse: collapse; font-size: .88rem; font-variant-numeric: tabular-nums; }
 th, td { padding: .3rem .55rem; border-bottom: 1px solid #d8dee4; text-align: right;
   white-space: nowrap; }
