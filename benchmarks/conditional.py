@@ -6,7 +6,7 @@ Each model trains some steps in a process of its own, with conditional passing a
 three times over. Saved is (without - with) / without, of a step's time and of what model,
 optimizer and steps took of memory at most. First every node is updated in every layer, as
 published; then only what can still reach the answer, as we do. Queries are made up in FB15k-237's
-proportions. With --paper the model has the paper's measures: half an hour on two cores.
+proportions. With --paper the model has the paper's measures: twenty minutes on two cores.
 """
 
 from __future__ import annotations
