@@ -243,7 +243,7 @@ def test_two_at_once_are_refused_and_leftovers_of_a_kill_cleared(tmp_path: Path)
     with pytest.raises(DataError, match="Another process"):
         next(pretrain(circle(), settings(), tmp_path / "run"))
     first.close()
-    leftover = tmp_path / "run" / ".state.safetensors-abc"
+    leftover = tmp_path / "run" / ".state.safetensors-abc.unfinished"
     leftover.write_bytes(b"half")
     list(pretrain(circle(), settings(), tmp_path / "run"))
     assert not leftover.exists()

@@ -167,7 +167,7 @@ def test_a_killed_sampling_goes_on_and_ends_the_same(films: str, tmp_path: Path)
 def test_ctrl_c_stops_cleanly(tmp_path: Path) -> None:
     out, clmpt = tmp_path / "q.queries", str(Path(sys.executable).with_name("clmpt"))
     command = [clmpt, "sample", str(FACTS), "--out", str(out)]
-    shapes = ["--shapes", *SHAPES, "--count", "100000"]
+    shapes = ["--shapes", *SHAPES, "--count", "10000"]
     process = subprocess.Popen([*command, *shapes], stderr=subprocess.PIPE, text=True)
     while process.poll() is None and not (tmp_path / "q.queries.partial" / "1.queries").exists():
         time.sleep(0.01)
