@@ -24,7 +24,7 @@ from clmpt.comparison import compare, main_table
 from clmpt.entries import Entry, entries_in
 from clmpt.experiment import Progress
 from clmpt.graph.query_store import QuerySet
-from clmpt.reproduction import variants_in
+from clmpt.variants import variants_in
 from stand_ins import make_stand_ins
 
 Captured = pytest.CaptureFixture[str]

@@ -14,9 +14,9 @@ from clmpt.graph.query_store import QuerySet
 from clmpt.graph.storage import open_json
 from clmpt.neural.checkpoint import parameter_counts
 from clmpt.report import COST
-from clmpt.reproduction import LeaveOut, Variant, or_else, refuse, variants_in
 from clmpt.run_folder import read_log, read_provenance
 from clmpt.stages import read_report
+from clmpt.variants import LeaveOut, Variant, or_else, refuse, variants_in
 
 
 @dataclass(frozen=True)

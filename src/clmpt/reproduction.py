@@ -10,8 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime, timezone
 from functools import partial
@@ -38,7 +37,7 @@ from clmpt.graph.benchmarks import FULL, OBSERVED, SPLITS, query_files, read_que
 from clmpt.graph.fetching import BENCHMARKS, differences
 from clmpt.graph.knowledge_graph import KnowledgeGraph
 from clmpt.graph.query_store import QueryGroup, QuerySet
-from clmpt.graph.storage import clear_unfinished, new_file, open_json, save_json
+from clmpt.graph.storage import clear_unfinished, new_file, save_json
 from clmpt.logic.formula import Query
 from clmpt.logic.query_graph import query_graphs
 from clmpt.logic.shapes import SHAPES, shape
@@ -63,11 +62,9 @@ from clmpt.stages import (
 )
 from clmpt.symbolic.making import make_queries
 from clmpt.symbolic.sampling import MOST_HARD, Protocol
+from clmpt.variants import PLACES, VARIANTS, Variant, read_variant
 
-_VARIANTS = "variants"
-_FOLDERS = ("queries", "predictors", "reasoners", "reports", _VARIANTS)
-_PLACES = ("train", "valid", "predictor", "reasoner", "test", "hops", "report")  # as `parts_of`
-_ALWAYS = (("experiment", "benchmark"), ("experiment", "published"), ("reasoning", "frozen"))
+_FOLDERS = ("queries", "predictors", "reasoners", "reports", VARIANTS)
 _SLUG = 60  # characters of a file's name that tell of a variant
 _HOPS = 16  # times that a query's entities are scored hop by hop, on average
 _KEY = 8  # hexadecimal digits
@@ -126,37 +123,6 @@ def label(model: Reasoning) -> str:
     if model.frozen == is_clmpt:
         named += " (frozen)" if model.frozen else " (trainable)"
     return named
-
-
-LeaveOut = Callable[[DataError], None]
-
-
-def refuse(error: DataError) -> None:
-    """What is done about a damaged experiment, unless somebody knows better."""
-    raise error
-
-
-@contextmanager
-def or_else(leave_out: LeaveOut, whose: str = "") -> Iterator[None]:
-    try:
-        yield
-    except DataError as error:
-        leave_out(DataError(f"{whose}{error}"))
-
-
-@dataclass(frozen=True)
-class Variant:
-    """An experiment that was done: its settings, and where its parts lie."""
-
-    name: str
-    settings: dict[str, Any]
-    folders: dict[str, Path]
-    provenance: dict[str, Any]
-
-    @property
-    def done(self) -> str:
-        """When, to the microsecond: two small ones may be done within a second."""
-        return str(self.provenance.get("done") or self.provenance.get("started", ""))
 
 
 def reproduce(
@@ -320,7 +286,7 @@ class _Work:
         self.measure(hops, groups, lambda: predictor_in(predictor.path, relations, device))
         return self.record(
             about,
-            dict(zip(_PLACES, (part.path for part in parts), strict=True)),
+            dict(zip(PLACES, (part.path for part in parts), strict=True)),
         )
 
     # --- queries ----------------------------------------------------------------------------------
@@ -391,45 +357,14 @@ class _Work:
         slug = re.sub(r"[^a-z0-9]+", "-", recipe.name.lower()).strip("-")[:_SLUG] or "variant"
         places = {name: str(folder.relative_to(self.out)) for name, folder in folders.items()}
         key = _key([asdict(recipe.experiment), recipe.name, places])
-        path = self.out / _VARIANTS / f"{slug}-{key}.json"
+        path = self.out / VARIANTS / f"{slug}-{key}.json"
         done = datetime.now(timezone.utc).isoformat(timespec="microseconds")
         about = {**about, "done": done, "graph_differs": graph_differs(recipe, self.graph)}
         document = {"name": recipe.name, "settings": asdict(recipe), "folders": places, **about}
         if not path.exists():
             with new_file(path) as scratch:
                 save_json(scratch, document)
-        return _variant(path)
-
-
-def variants_in(folder: Path, leave_out: LeaveOut = refuse) -> list[Variant]:
-    """The experiments that were done in a folder, in the order they were done."""
-    found = []
-    for path in sorted((folder / _VARIANTS).glob("*.json")):
-        with or_else(leave_out):
-            found.append(_variant(path))
-    return sorted(found, key=lambda variant: variant.done)
-
-
-def _variant(path: Path) -> Variant:
-    out = path.parent.parent
-    try:
-        document = dict(open_json(path))
-        found = document.pop("folders")
-        folders = {name: out / str(found[name]) for name in _PLACES}
-        if not all(place.resolve().is_relative_to(out.resolve()) for place in folders.values()):
-            raise ValueError("it points elsewhere")
-        settings = {str(table): dict(given) for table, given in document.pop("settings").items()}
-        for table, setting in _ALWAYS:
-            settings[table][setting]
-        name = str(document.pop("name"))
-        if not name.isprintable():
-            raise ValueError("its name cannot be printed")
-        return Variant(name, settings, folders, document)
-    except (DataError, KeyError, TypeError, ValueError, AttributeError) as error:
-        raise DataError(
-            f"'{path}' is damaged ({error}). Remove it, and the command that made it makes it "
-            "again, from what is there."
-        ) from None
+        return read_variant(path)
 
 
 def _trained_count(asked: Queries, template: Query) -> int:

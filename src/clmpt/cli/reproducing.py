@@ -31,7 +31,6 @@ from clmpt.planning import idle_peak
 from clmpt.published import title_of
 from clmpt.reproduction import (
     Recipe,
-    Variant,
     begin,
     check_folder,
     graph_differs,
@@ -41,6 +40,7 @@ from clmpt.reproduction import (
     works_of,
 )
 from clmpt.stages import read_report
+from clmpt.variants import Variant
 
 _PAGE = "report"
 
