@@ -268,11 +268,18 @@ def test_an_address_that_can_never_work_is_not_tried_again(tmp_path: Path, url: 
         Download(url, tmp_path / "x", pause=60.0).run()
 
 
+ADDRESSES = (
+    ("http://h/data.zip", "is not a file"),
+    ("http://x..y/..", "no address"),
+    ("http://[::1/x.zip", "not an address"),
+)
+
+
 def test_an_archive_is_never_taken_for_a_folder(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "data.zip").mkdir()
-    for url, told in (("http://h/data.zip", "is not a file"), ("http://x..y/..", "no address")):
+    for url, told in ADDRESSES:
         assert main(["data", "get", "nell995", "--out", str(tmp_path / "out"), "--url", url]) == 2
         assert told in capsys.readouterr().err
 

@@ -49,18 +49,21 @@ def entries_in(folder: str | Path, leave_out: LeaveOut = refuse) -> list[Entry]:
         document = read_report(folder)
         return [Entry(str(document.get("model", folder.name)), document)]
     by_report = {variant.folders["report"]: variant for variant in variants_in(folder, leave_out)}
-    found: dict[Path, Entry] = {}
-    hops: dict[Path, Entry] = {}
-    for place, variant in by_report.items():
+    found: list[Entry] = []
+    by_hops: dict[Path, Variant] = {}
+    for variant in by_report.values():
         with or_else(leave_out, f"{variant.name}: "):
-            found[place] = _of_variant(variant)
-            hops[variant.folders["hops"]] = _hop_by_hop(variant)
+            found.append(_of_variant(variant))
+            by_hops[variant.folders["hops"]] = variant
     if not found:
         raise DataError(
             f"There is nothing to report in '{folder}': neither a finished experiment of "
             "'clmpt reproduce' nor a report of 'clmpt evaluate'."
         )
-    return distinct([*found.values(), *hops.values()])
+    for variant in by_hops.values():
+        with or_else(leave_out):
+            found.append(_hop_by_hop(variant))
+    return distinct(found)
 
 
 def distinct(entries: Sequence[Entry]) -> list[Entry]:
@@ -78,6 +81,7 @@ def _of_variant(variant: Variant) -> Entry:
     places = variant.folders
     about = variant.settings["experiment"]
     report = read_report(places["report"])
+    asked = {split: QuerySet.open(places[split]) for split in ("train", "valid", "test")}
     of_predictor, own = parameter_counts(places["reasoner"])
     frozen = bool(variant.settings["reasoning"]["frozen"])
     trained = _numbers(places["reasoner"] / "finished.json")
@@ -103,8 +107,8 @@ def _of_variant(variant: Variant) -> Entry:
             "training": read_provenance(places["reasoner"]),
             "last command": variant.provenance,
         },
-        {split: _origin(places[split]) for split in ("train", "valid", "test")},
-        _is_official(places["test"]),
+        {split: _origin(queries) for split, queries in asked.items()},
+        _is_official(asked["test"]),
         _graph_differs(variant),
     )
 
@@ -124,7 +128,7 @@ def _hop_by_hop(variant: Variant) -> Entry:
         report,
         str(variant.settings["experiment"]["benchmark"]),
         costs={name: value for name, value in costs.items() if is_number(value)},
-        is_official=_is_official(variant.folders["test"]),
+        is_official=_is_official(QuerySet.open(variant.folders["test"])),
         graph_differs=_graph_differs(variant),
     )
 
@@ -151,13 +155,12 @@ def _numbers(path: Path) -> dict[str, Any]:
     return found
 
 
-def _is_official(path: Path) -> bool:
-    return not QuerySet.open(path).about.get("sampled")
+def _is_official(queries: QuerySet) -> bool:
+    return not queries.about.get("sampled")
 
 
-def _origin(path: Path) -> str:
+def _origin(queries: QuerySet) -> str:
     """Where queries come from: how many, official or sampled, with which seed."""
-    queries = QuerySet.open(path)
     by_name = {group.name: len(group) for group in queries.groups}
     parts = []
     for kind in ("official", "sampled"):

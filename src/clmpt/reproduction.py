@@ -358,10 +358,15 @@ class _Work:
         places = {name: str(folder.relative_to(self.out)) for name, folder in folders.items()}
         key = _key([asdict(recipe.experiment), recipe.name, places])
         path = self.out / VARIANTS / f"{slug}-{key}.json"
-        done = datetime.now(timezone.utc).isoformat(timespec="microseconds")
-        about = {**about, "done": done, "graph_differs": graph_differs(recipe, self.graph)}
-        document = {"name": recipe.name, "settings": asdict(recipe), "folders": places, **about}
         if not path.exists():
+            document = {
+                "name": recipe.name,
+                "settings": asdict(recipe),
+                "folders": places,
+                **about,
+                "done": datetime.now(timezone.utc).isoformat(timespec="microseconds"),
+                "graph_differs": graph_differs(recipe, self.graph),
+            }
             with new_file(path) as scratch:
                 save_json(scratch, document)
         return read_variant(path)

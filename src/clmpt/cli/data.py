@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import shlex
 from pathlib import Path
-from urllib.parse import urlsplit
 
 from clmpt.cli.output import command_name, progress, say, show_json, tell
 from clmpt.errors import DataError
@@ -43,7 +42,7 @@ def data(options: argparse.Namespace) -> None:
 def _fetched(url: str | None, out: Path) -> Path:
     """The archive beside where the benchmark will be; it holds the others too, so it is kept."""
     address = url or ARCHIVE
-    path = out.parent / (Path(urlsplit(address).path).name.strip(".") or "archive.zip")
+    path = out.parent / (Path(address).name.strip(".") or "archive.zip")
     there = path.exists()
     if there and not path.is_file():
         raise DataError(f"'{path}' is not a file; the archive would be kept there. Move it away.")

@@ -164,10 +164,11 @@ def _show_tables(entries: list[Entry]) -> None:
         own = [entry for entry in entries if entry.benchmark == benchmark]
         table = main_table(own, benchmark)
         show_table(Table(benchmark, table.headers, table.rows))
-        notes = [f"Published rows: {' '.join(caveats(own))}"] if caveats(own) else []
-        notes += [f"*{name}: {note}" for name, note in _footnotes(own).items()]
-        for note in notes:
-            tell(note)
+        found = caveats(own)
+        if found:
+            tell(f"Published rows: {' '.join(found)}")
+        for name, note in _footnotes(own).items():
+            tell(f"*{name}: {note}")
 
 
 def _footnotes(entries: list[Entry]) -> dict[str, str]:
