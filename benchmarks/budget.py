@@ -14,12 +14,12 @@ import statistics
 import time
 from pathlib import Path
 
-from clmpt.config import read_recipe
-from clmpt.graph.query_store import QuerySet
-from clmpt.neural.checkpoint import open_checkpoint
-from clmpt.neural.reasoners.models import fresh_reasoner
-from clmpt.neural.training import Trainer
-from clmpt.reproduction import Recipe, parts_of
+from clmpt.experiments.reproduction import Recipe, parts_of
+from clmpt.queries.store import QuerySet
+from clmpt.reasoners.models import fresh_reasoner
+from clmpt.settings import read_recipe
+from clmpt.training.checkpoint import open_checkpoint
+from clmpt.training.trainer import Trainer
 
 ROUNDS = 40
 

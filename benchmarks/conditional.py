@@ -20,12 +20,12 @@ from dataclasses import replace
 
 import torch
 
-from clmpt.bench import RELATIONS, made_up_queries
-from clmpt.config import Reasoning, Training
-from clmpt.neural.devices import forget_peak_memory, peak_memory
-from clmpt.neural.predictors.complex import ComplEx
-from clmpt.neural.reasoners.models import fresh_reasoner
-from clmpt.neural.training import Trainer
+from clmpt.compute.devices import forget_peak_memory, peak_memory
+from clmpt.experiments.speed import RELATIONS, made_up_queries
+from clmpt.predictors.complex import ComplEx
+from clmpt.reasoners.models import fresh_reasoner
+from clmpt.settings import Reasoning, Training
+from clmpt.training.trainer import Trainer
 
 ENTITIES, BATCH, ROUNDS = 14505, 512, 3
 SIZES = {"laptop": (200, 1, 1024, 12), "paper": (1000, 2, 8192, 2)}  # rank, layers, hidden, steps

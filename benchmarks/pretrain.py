@@ -23,15 +23,15 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from clmpt.bench import matrix_peak
-from clmpt.config import Pretraining, pretraining
-from clmpt.evaluation import link_ranks
-from clmpt.graph.benchmarks import open_graph
+from clmpt.evaluation.ranks import link_ranks
+from clmpt.experiments.speed import matrix_peak
+from clmpt.graph.benchmark_folders import open_graph
 from clmpt.graph.knowledge_graph import KnowledgeGraph
-from clmpt.graph.links import Links, known_answers, links_of
-from clmpt.neural.checkpoint import save_tensors
-from clmpt.neural.predictors.models import fresh_predictor
-from clmpt.neural.predictors.pretraining import Pretrainer
+from clmpt.predictors.models import fresh_predictor
+from clmpt.queries.links import Links, known_answers, links_of
+from clmpt.settings import Pretraining, pretraining
+from clmpt.training.checkpoint import save_tensors
+from clmpt.training.pretrainer import Pretrainer
 
 ROUNDS, STEPS_A_ROUND = 5, 6
 SETTINGS = pretraining({"rank": 200, "batch": 1000, "device": "cpu"})

@@ -18,13 +18,13 @@ from pathlib import Path
 import torch
 
 from clmpt.cli.main import main as clmpt
-from clmpt.config import Reasoning
-from clmpt.graph.benchmarks import open_graph, read_queries
+from clmpt.evaluation.report import evaluate
+from clmpt.graph.benchmark_folders import open_graph, read_queries
 from clmpt.logic.shapes import EPFO, NEGATION
-from clmpt.neural.predictors.complex import ComplEx
-from clmpt.neural.reasoners.models import fresh_reasoner
-from clmpt.neural.reasoners.reasoner import NeuralReasoner
-from clmpt.report import evaluate
+from clmpt.predictors.complex import ComplEx
+from clmpt.reasoners.models import fresh_reasoner
+from clmpt.reasoners.reasoner import NeuralReasoner
+from clmpt.settings import Reasoning
 
 DATA = Path(__file__).parents[2] / "shared" / "data"
 

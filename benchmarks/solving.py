@@ -18,15 +18,15 @@ import duckdb
 import numpy as np
 import pyoxigraph as ox
 
-from clmpt.graph.benchmarks import open_graph
+from clmpt.graph.benchmark_folders import open_graph
 from clmpt.graph.knowledge_graph import KnowledgeGraph
-from clmpt.graph.query_store import AnswerSets, QueryGroup
 from clmpt.logic.formula import Id, Query
 from clmpt.logic.iris import iri_of
 from clmpt.logic.shapes import shape
 from clmpt.logic.sparql import sparql_text
-from clmpt.symbolic.query_text import instantiate
-from clmpt.symbolic.sampling import Protocol, sample
+from clmpt.queries.json_lines import instantiate
+from clmpt.queries.store import AnswerSets, QueryGroup
+from clmpt.sampling.sampler import Protocol, sample
 from clmpt.symbolic.solver import solve, solve_many
 
 QUERIES, ASKED_ONE_BY_ONE, PYOXIGRAPH_SAMPLE = 10_000, 1_000, 300

@@ -7,13 +7,13 @@ import pickle
 from pathlib import Path
 from typing import Any
 
-from clmpt.graph.benchmarks import FULL, OBSERVED
+from clmpt.graph.benchmark_folders import FULL, OBSERVED
 from clmpt.graph.builder import GraphBuilder
 from clmpt.graph.knowledge_graph import KnowledgeGraph
 from clmpt.logic.betae import structure_of, to_betae
 from clmpt.logic.shapes import shape
-from clmpt.symbolic.query_text import instantiate
-from clmpt.symbolic.sampling import Protocol, sample
+from clmpt.queries.json_lines import instantiate
+from clmpt.sampling.sampler import Protocol, sample
 from toy import random_graph
 
 NAMES = ("FB15k-237-betae", "NELL-betae", "FB15k-237-q2b", "NELL-q2b")

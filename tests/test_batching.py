@@ -7,13 +7,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from clmpt.graph.query_store import AnswerSets, QueryGroup
 from clmpt.logic.formula import placeholders
 from clmpt.logic.parser import parse
 from clmpt.logic.query_graph import query_graphs
 from clmpt.logic.shapes import shape
-from clmpt.neural.batching import batch_queries
-from clmpt.neural.unrolling import FREE, Passing
+from clmpt.queries.store import AnswerSets, QueryGroup
+from clmpt.reasoners.message_passing.layout import batch_queries
+from clmpt.reasoners.message_passing.unrolling import FREE, Passing
 
 RELATIONS = 6
 PASSING = Passing(np.arange(RELATIONS) ^ 1, share=False)

@@ -7,10 +7,10 @@ from dataclasses import replace
 
 import pytest
 
-from clmpt import bench
-from clmpt.bench import SIZES, Size, measure
-from clmpt.cli import benching
+from clmpt.cli import bench as benching
 from clmpt.cli.main import main
+from clmpt.experiments import speed as bench
+from clmpt.experiments.speed import SIZES, Size, measure
 
 TINY = Size(rank=8, encoder_layers=1, feed_forward=16, entities=300)
 

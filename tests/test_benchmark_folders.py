@@ -13,12 +13,12 @@ import pytest
 
 from clmpt.cli.main import main
 from clmpt.errors import DataError, UnsafePickle
-from clmpt.graph.benchmarks import lmpnn_template, open_graph, query_splits, read_queries
+from clmpt.graph.benchmark_folders import lmpnn_template, open_graph, query_splits, read_queries
 from clmpt.graph.knowledge_graph import KnowledgeGraph
-from clmpt.graph.query_store import QueryGroup
 from clmpt.logic.shapes import SHAPES, shape
-from clmpt.symbolic.hardness import hard_answer_counts
-from clmpt.symbolic.sampling import Protocol, sample
+from clmpt.queries.store import QueryGroup
+from clmpt.sampling.sampler import Protocol, sample
+from clmpt.symbolic.missing_links import hard_answer_counts
 from clmpt.symbolic.verification import verify_group
 
 NAMES = ["a", "b", "c", "d"]

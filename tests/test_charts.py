@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clmpt.charts import Chart, Line, draw_charts, ticks
+from clmpt.pages.charts import Chart, Line, draw_charts, ticks
 
 SVG = "{http://www.w3.org/2000/svg}"
 numbers = st.floats(-1e6, 1e6, allow_subnormal=False)

@@ -11,11 +11,11 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from clmpt.config import pretraining
 from clmpt.errors import DataError, WrongGraph
 from clmpt.graph.knowledge_graph import KnowledgeGraph
-from clmpt.neural.checkpoint import open_checkpoint, save_checkpoint
-from clmpt.neural.predictors.models import MODELS, fresh_predictor
+from clmpt.predictors.models import MODELS, fresh_predictor
+from clmpt.settings import pretraining
+from clmpt.training.checkpoint import open_checkpoint, save_checkpoint
 from toy import films
 
 TRIPLES = [("a", "likes", "b"), ("b", "likes", "c"), ("c", "owns", "a")]

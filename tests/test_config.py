@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from clmpt.config import DEFAULTS, pretraining, read_toml
 from clmpt.errors import DataError, SettingError
+from clmpt.settings import DEFAULTS, pretraining, read_toml
 
 
 @pytest.mark.parametrize(

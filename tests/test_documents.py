@@ -20,7 +20,7 @@ import pytest
 from clmpt.cli.demo import QUESTIONS
 from clmpt.cli.main import main
 from clmpt.cli.parser import command_parser
-from clmpt.graph.benchmarks import open_graph
+from clmpt.graph.benchmark_folders import open_graph
 from clmpt.logic.drawing import draw_svg
 from clmpt.logic.parser import parse_formula
 from clmpt.symbolic.solver import solve

@@ -10,18 +10,18 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clmpt import evaluation
-from clmpt.config import pretraining
 from clmpt.errors import DataError
-from clmpt.evaluation import (
+from clmpt.evaluation import ranks as evaluation
+from clmpt.evaluation.ranks import (
     evaluate_links,
     figures,
     filtered_ranks,
     link_ranks,
 )
-from clmpt.graph.links import known_answers, links_of
-from clmpt.graph.query_store import AnswerSets
-from clmpt.neural.predictors.models import MODELS, fresh_predictor
+from clmpt.predictors.models import MODELS, fresh_predictor
+from clmpt.queries.links import known_answers, links_of
+from clmpt.queries.store import AnswerSets
+from clmpt.settings import pretraining
 from toy import films, random_graph
 
 
@@ -118,7 +118,7 @@ def test_a_split_without_facts_is_refused() -> None:
 
 
 def test_the_real_test_split_is_asked_from_both_ends(benchmarks: Path) -> None:
-    from clmpt.graph.benchmarks import open_graph
+    from clmpt.graph.benchmark_folders import open_graph
 
     graph = open_graph(benchmarks / "FB15k-237-betae")
     links = links_of(graph, "test")

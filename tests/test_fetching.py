@@ -17,9 +17,9 @@ import pytest
 
 from clmpt.cli.main import main
 from clmpt.errors import DataError
-from clmpt.graph import fetching
-from clmpt.graph.benchmarks import open_graph
-from clmpt.graph.fetching import BENCHMARKS, Benchmark, Download, check_md5, get
+from clmpt.experiments import benchmarks as fetching
+from clmpt.experiments.benchmarks import BENCHMARKS, Benchmark, Download, check_md5, get
+from clmpt.graph.benchmark_folders import open_graph
 from stand_ins import make_stand_ins
 
 CONTENT = bytes(range(256)) * 4000

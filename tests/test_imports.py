@@ -14,7 +14,7 @@ from safetensors.numpy import save_file
 from clmpt.errors import DataError
 from clmpt.graph.builder import GraphBuilder
 from clmpt.graph.knowledge_graph import KnowledgeGraph
-from clmpt.neural.predictors.imports import (
+from clmpt.predictors.imports import (
     predictor_from_arrays,
     predictor_from_cqd,
     predictor_from_pykeen,

@@ -7,7 +7,7 @@ import pytest
 
 from clmpt.graph.builder import GraphBuilder
 from clmpt.graph.knowledge_graph import KnowledgeGraph
-from clmpt.graph.links import Links, inverse_rows, known_answers, links_of
+from clmpt.queries.links import Links, inverse_rows, known_answers, links_of
 from toy import films, random_graph
 
 

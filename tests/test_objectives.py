@@ -6,18 +6,18 @@ import math
 
 import pytest
 import torch
+from clmpt.predictors import objectives
 from torch import Tensor
 from torch.nn import functional
 
-from clmpt.config import pretraining
 from clmpt.graph.knowledge_graph import KnowledgeGraph
-from clmpt.graph.links import links_of
-from clmpt.neural.predictors import objectives
-from clmpt.neural.predictors.models import fresh_predictor
-from clmpt.neural.predictors.objectives import sampled_loss, softmax_loss
-from clmpt.neural.predictors.predictor import BilinearPredictor
-from clmpt.neural.predictors.pretraining import Pretrainer, batch_of
-from clmpt.neural.predictors.transe import TransE
+from clmpt.predictors.models import fresh_predictor
+from clmpt.predictors.objectives import sampled_loss, softmax_loss
+from clmpt.predictors.predictor import BilinearPredictor
+from clmpt.predictors.transe import TransE
+from clmpt.queries.links import links_of
+from clmpt.settings import pretraining
+from clmpt.training.pretrainer import Pretrainer, batch_of
 from toy import films, random_graph
 
 CPU = torch.device("cpu")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from xml.etree import ElementTree
 
-from clmpt.charts import Cluster, draw_clusters
-from clmpt.page import Bullets, Heading, Page, Picture, Table, Text
+from clmpt.pages.charts import Cluster, draw_clusters
+from clmpt.pages.page import Bullets, Heading, Page, Picture, Table, Text
 
 PAGE = Page(
     "Results & more",

@@ -8,15 +8,15 @@ import pytest
 import torch
 from torch import Tensor
 
-from clmpt.config import pretraining
 from clmpt.errors import DataError, SettingError
 from clmpt.graph.knowledge_graph import KnowledgeGraph
-from clmpt.neural.predictors.complex import ComplEx
-from clmpt.neural.predictors.distmult import DistMult
-from clmpt.neural.predictors.models import MODELS, fresh_predictor
-from clmpt.neural.predictors.predictor import BilinearPredictor, EmbeddingPredictor
-from clmpt.neural.predictors.rotate import RotatE
-from clmpt.neural.predictors.transe import TransE
+from clmpt.predictors.complex import ComplEx
+from clmpt.predictors.distmult import DistMult
+from clmpt.predictors.models import MODELS, fresh_predictor
+from clmpt.predictors.predictor import BilinearPredictor, EmbeddingPredictor
+from clmpt.predictors.rotate import RotatE
+from clmpt.predictors.transe import TransE
+from clmpt.settings import pretraining
 
 NO_INVERSES = torch.tensor([-1])
 

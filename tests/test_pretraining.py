@@ -18,19 +18,19 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from clmpt import experiment
 from clmpt.cli.main import main
-from clmpt.config import pretraining
 from clmpt.errors import DataError, TrainingError
-from clmpt.evaluation import evaluate_links
-from clmpt.experiment import pretrain
+from clmpt.evaluation.ranks import evaluate_links
 from clmpt.graph.builder import GraphBuilder
 from clmpt.graph.knowledge_graph import KnowledgeGraph
-from clmpt.graph.links import links_of
-from clmpt.neural.checkpoint import open_checkpoint, open_tensors, save_tensors
-from clmpt.neural.predictors.models import MODELS, fresh_predictor
-from clmpt.neural.predictors.pretraining import Pretrainer
-from clmpt.run_folder import read_log
+from clmpt.predictors.models import MODELS, fresh_predictor
+from clmpt.queries.links import links_of
+from clmpt.settings import pretraining
+from clmpt.storage.run_folder import read_log
+from clmpt.training import runs as experiment
+from clmpt.training.checkpoint import open_checkpoint, open_tensors, save_tensors
+from clmpt.training.pretrainer import Pretrainer
+from clmpt.training.runs import pretrain
 from toy import random_graph
 
 
@@ -149,7 +149,7 @@ def _stored(tmp_path: Path) -> Path:
 
 def _command(graph: Path, out: Path) -> list[str]:
     script = (
-        "import sys, clmpt.experiment as e\n"
+        "import sys, clmpt.training.runs as e\n"
         "e.pretrain.__defaults__ = (*e.pretrain.__defaults__[:-1], 0.05)\n"  # saves often
         "from clmpt.cli.main import main\n"
         "sys.exit(main(sys.argv[1:]))"

@@ -11,10 +11,10 @@ from safetensors import safe_open
 
 from clmpt.errors import DataError
 from clmpt.graph.knowledge_graph import KnowledgeGraph
-from clmpt.graph.query_store import AnswerSets, QueryGroup, QuerySet
 from clmpt.logic.shapes import shape
-from clmpt.symbolic.query_text import read_json_lines, write_json_lines
-from clmpt.symbolic.sampling import Protocol, sample
+from clmpt.queries.json_lines import read_json_lines, write_json_lines
+from clmpt.queries.store import AnswerSets, QueryGroup, QuerySet
+from clmpt.sampling.sampler import Protocol, sample
 from toy import films, random_graph
 
 

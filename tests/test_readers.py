@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clmpt.errors import DataError
-from clmpt.graph.export import export_graph
 from clmpt.graph.knowledge_graph import KnowledgeGraph
 from clmpt.graph.readers import TextOptions, read_graph
+from clmpt.graph.writers import export_graph
 from toy import films
 
 RDF = {

@@ -10,20 +10,20 @@ import pytest
 import torch
 from torch import Tensor
 
-from clmpt.config import Reasoning
 from clmpt.errors import SettingError
-from clmpt.graph.query_store import QueryGroup
 from clmpt.logic.parser import parse
-from clmpt.neural.batching import batch_queries
-from clmpt.neural.dropout import Dropout
-from clmpt.neural.predictors.complex import ComplEx
-from clmpt.neural.predictors.distmult import DistMult
-from clmpt.neural.predictors.rotate import RotatE
-from clmpt.neural.predictors.transe import TransE
-from clmpt.neural.reasoners.candidates import lengths, pair_cosines
-from clmpt.neural.reasoners.clmpt import CLMPT, best_alternative, cosine, nce_loss, unit
-from clmpt.neural.reasoners.models import fresh_reasoner
-from clmpt.neural.reasoners.reasoner import NeuralReasoner
+from clmpt.predictors.complex import ComplEx
+from clmpt.predictors.distmult import DistMult
+from clmpt.predictors.rotate import RotatE
+from clmpt.predictors.transe import TransE
+from clmpt.queries.store import QueryGroup
+from clmpt.reasoners.message_passing.candidates import lengths, pair_cosines
+from clmpt.reasoners.message_passing.clmpt import CLMPT, best_alternative, cosine, nce_loss, unit
+from clmpt.reasoners.message_passing.dropout import Dropout
+from clmpt.reasoners.message_passing.layout import batch_queries
+from clmpt.reasoners.models import fresh_reasoner
+from clmpt.reasoners.reasoner import NeuralReasoner
+from clmpt.settings import Reasoning
 
 WIDTH = 8
 

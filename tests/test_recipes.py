@@ -8,18 +8,18 @@ from pathlib import Path
 
 import pytest
 
-from clmpt.config import changed, pretraining, read_recipe
 from clmpt.errors import DataError, SettingError
-from clmpt.graph.links import links_of
-from clmpt.graph.query_store import QueryGroup
+from clmpt.experiments.reproduction import Recipe
 from clmpt.logic.shapes import EPFO, NEGATION, shape
-from clmpt.neural.predictors.models import fresh_predictor
-from clmpt.neural.predictors.pretraining import Pretrainer
-from clmpt.neural.reasoners.models import fresh_reasoner
-from clmpt.neural.training import Trainer
-from clmpt.published import columns, published, published_rows
-from clmpt.reproduction import Recipe
-from clmpt.symbolic.sampling import Protocol, sample
+from clmpt.pages.published import columns, published, published_rows
+from clmpt.predictors.models import fresh_predictor
+from clmpt.queries.links import links_of
+from clmpt.queries.store import QueryGroup
+from clmpt.reasoners.models import fresh_reasoner
+from clmpt.sampling.sampler import Protocol, sample
+from clmpt.settings import changed, pretraining, read_recipe
+from clmpt.training.pretrainer import Pretrainer
+from clmpt.training.trainer import Trainer
 from toy import random_graph
 
 ROOT = Path(__file__).parents[1] / "recipes"

@@ -13,22 +13,22 @@ import pytest
 import torch
 from torch import Tensor
 
-from clmpt import report as reports
-from clmpt.config import pretraining
-from clmpt.evaluation import Figures
-from clmpt.graph.benchmarks import open_graph, read_queries
+from clmpt.evaluation import report as reports
+from clmpt.evaluation.ranks import Figures
+from clmpt.evaluation.report import Report, ShapeResult, evaluate
+from clmpt.graph.benchmark_folders import open_graph, read_queries
 from clmpt.graph.builder import GraphBuilder
-from clmpt.graph.query_store import AnswerSets, QueryGroup
 from clmpt.logic.formula import Id, Query
 from clmpt.logic.parser import parse
 from clmpt.logic.query_graph import Edge, query_graphs
 from clmpt.logic.shapes import EPFO, NEGATION, shape
-from clmpt.neural.predictors.models import fresh_predictor
-from clmpt.neural.predictors.predictor import EmbeddingPredictor
-from clmpt.neural.reasoners.exact import ExactReasoner
-from clmpt.neural.reasoners.hop_by_hop import HopByHop
-from clmpt.report import Report, ShapeResult, evaluate
-from clmpt.symbolic.sampling import Protocol, sample
+from clmpt.predictors.models import fresh_predictor
+from clmpt.predictors.predictor import EmbeddingPredictor
+from clmpt.queries.store import AnswerSets, QueryGroup
+from clmpt.reasoners.beam_search import HopByHop
+from clmpt.reasoners.exact import ExactReasoner
+from clmpt.sampling.sampler import Protocol, sample
+from clmpt.settings import pretraining
 from toy import films, random_graph
 
 

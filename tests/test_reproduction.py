@@ -18,13 +18,13 @@ from xml.etree import ElementTree
 
 import pytest
 
-from clmpt import stages
 from clmpt.cli.main import main
-from clmpt.comparison import compare, main_table
-from clmpt.entries import Entry, entries_in
-from clmpt.experiment import Progress
-from clmpt.graph.query_store import QuerySet
-from clmpt.variants import variants_in
+from clmpt.experiments import stages
+from clmpt.experiments.entries import Entry, entries_in
+from clmpt.experiments.records import variants_in
+from clmpt.pages.comparison import compare, main_table
+from clmpt.queries.store import QuerySet
+from clmpt.training.runs import Progress
 from stand_ins import make_stand_ins
 
 Captured = pytest.CaptureFixture[str]

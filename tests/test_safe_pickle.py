@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clmpt.errors import DataError, UnsafePickle
-from clmpt.graph.safe_pickle import load_plain_pickle
+from clmpt.storage.safe_pickle import load_plain_pickle
 
 MARK = "was_here"
 

@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 
 from clmpt.errors import SamplingError
 from clmpt.graph.knowledge_graph import KnowledgeGraph
-from clmpt.graph.query_store import QueryGroup
 from clmpt.logic.formula import Id, Query, Variable, conjunction
 from clmpt.logic.shapes import EPFO, NEGATION, SHAPES, shape
-from clmpt.symbolic.query_text import instantiate
-from clmpt.symbolic.sampling import Protocol, sample
+from clmpt.queries.json_lines import instantiate
+from clmpt.queries.store import QueryGroup
+from clmpt.sampling.sampler import Protocol, sample
 from clmpt.symbolic.solver import solve
 from strategies import graphs
 from toy import random_graph

@@ -18,23 +18,23 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
-from clmpt.config import Reasoning, Training, pretraining, reasoning, training
 from clmpt.errors import DataError, SettingError, TrainingError, WrongGraph
-from clmpt.experiment import Progress, pretrain, train
+from clmpt.evaluation.report import evaluate
 from clmpt.graph.builder import GraphBuilder
 from clmpt.graph.knowledge_graph import KnowledgeGraph
-from clmpt.graph.query_store import QueryGroup, QuerySet
 from clmpt.logic.shapes import shape
-from clmpt.neural.checkpoint import open_checkpoint, open_reasoner
-from clmpt.neural.predictors.complex import ComplEx
-from clmpt.neural.reasoners.clmpt import best_alternative, cosine
-from clmpt.neural.reasoners.hop_by_hop import HopByHop
-from clmpt.neural.reasoners.models import fresh_reasoner
-from clmpt.neural.reasoners.reasoner import NeuralReasoner
-from clmpt.neural.training import Order, Trainer
-from clmpt.report import evaluate
-from clmpt.run_folder import read_log
-from clmpt.symbolic.sampling import Protocol, sample
+from clmpt.predictors.complex import ComplEx
+from clmpt.queries.store import QueryGroup, QuerySet
+from clmpt.reasoners.beam_search import HopByHop
+from clmpt.reasoners.message_passing.clmpt import best_alternative, cosine
+from clmpt.reasoners.models import fresh_reasoner
+from clmpt.reasoners.reasoner import NeuralReasoner
+from clmpt.sampling.sampler import Protocol, sample
+from clmpt.settings import Reasoning, Training, pretraining, reasoning, training
+from clmpt.storage.run_folder import read_log
+from clmpt.training.checkpoint import open_checkpoint, open_reasoner
+from clmpt.training.runs import Progress, pretrain, train
+from clmpt.training.trainer import Order, Trainer
 from toy import random_graph
 
 TRAIN = Protocol(("train",), ("train",))
@@ -72,7 +72,7 @@ def trainer(model_settings: Reasoning = SMALL, **changes: Any) -> Trainer:
 
 def slow_loss(made: Trainer, groups: list[QueryGroup], positive: Any, negative: Any) -> Tensor:
     """The paper's loss from all cosines, one query at a time, with exponentials as they stand."""
-    from clmpt.neural.batching import batch_queries
+    from clmpt.reasoners.message_passing.layout import batch_queries
 
     batch = batch_queries(groups, replace(made.passing, share=False, prune=False))
     scores = cosine(made.model(batch).double(), made.model.predictor.entities_ED.double())
@@ -285,7 +285,7 @@ def _stored(tmp_path: Path) -> list[str]:
 
 
 _SAVES_OFTEN = (
-    "import sys, clmpt.experiment as e\n"
+    "import sys, clmpt.training.runs as e\n"
     "e.train.__defaults__ = (*e.train.__defaults__[:-1], 0.05)\n"
     "from clmpt.cli.main import main\n"
     "sys.exit(main(sys.argv[1:]))"

@@ -23,7 +23,7 @@ else:
 
 import clmpt
 from clmpt.cli.parser import command_parser
-from clmpt.config import Experiment, Fitting, Pretraining, Queries, Reasoning, Training
+from clmpt.settings import Experiment, Fitting, Pretraining, Queries, Reasoning, Training
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"

@@ -17,11 +17,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from clmpt.answering import Answer as Answer
-    from clmpt.answering import Answerer as Answerer
-    from clmpt.answering import Answers as Answers
+    from clmpt.answering.answerer import Answer as Answer
+    from clmpt.answering.answerer import Answerer as Answerer
+    from clmpt.answering.answerer import Answers as Answers
     from clmpt.errors import ClmptError as ClmptError
-    from clmpt.graph.benchmarks import open_graph as open_graph
+    from clmpt.graph.benchmark_folders import open_graph as open_graph
     from clmpt.graph.knowledge_graph import KnowledgeGraph as KnowledgeGraph
     from clmpt.interface import fit as fit
     from clmpt.interface import load as load
@@ -32,15 +32,15 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
-    "Answer": "clmpt.answering",
-    "Answerer": "clmpt.answering",
-    "Answers": "clmpt.answering",
+    "Answer": "clmpt.answering.answerer",
+    "Answerer": "clmpt.answering.answerer",
+    "Answers": "clmpt.answering.answerer",
     "ClmptError": "clmpt.errors",
     "KnowledgeGraph": "clmpt.graph.knowledge_graph",
     "Query": "clmpt.logic.formula",
     "fit": "clmpt.interface",
     "load": "clmpt.interface",
-    "open_graph": "clmpt.graph.benchmarks",
+    "open_graph": "clmpt.graph.benchmark_folders",
     "parse": "clmpt.logic.parser",
     "solve": "clmpt.symbolic.solver",
 }

@@ -6,12 +6,12 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from clmpt.answering import Answerer
-from clmpt.fitting import fit as fit_in_stages
-from clmpt.graph.benchmarks import open_graph
+from clmpt.answering.answerer import Answerer
+from clmpt.experiments.fitting import fit as fit_in_stages
+from clmpt.experiments.planning import plan_for
+from clmpt.experiments.stages import Stage
+from clmpt.graph.benchmark_folders import open_graph
 from clmpt.graph.knowledge_graph import KnowledgeGraph
-from clmpt.planning import plan_for
-from clmpt.stages import Stage
 
 
 def fit(

@@ -12,15 +12,15 @@ import numpy as np
 import pytest
 import torch
 
-from clmpt.config import Reasoning
-from clmpt.evaluation import filtered_ranks
-from clmpt.graph.query_store import AnswerSets, QueryGroup
+from clmpt.evaluation.ranks import filtered_ranks
 from clmpt.logic.formula import placeholders
 from clmpt.logic.shapes import EPFO, NEGATION, shape
-from clmpt.neural.batching import batch_queries
-from clmpt.neural.predictors.complex import ComplEx
-from clmpt.neural.reasoners.clmpt import CLMPT, best_alternative, cosine, nce_loss
-from clmpt.neural.unrolling import Passing
+from clmpt.predictors.complex import ComplEx
+from clmpt.queries.store import AnswerSets, QueryGroup
+from clmpt.reasoners.message_passing.clmpt import CLMPT, best_alternative, cosine, nce_loss
+from clmpt.reasoners.message_passing.layout import batch_queries
+from clmpt.reasoners.message_passing.unrolling import Passing
+from clmpt.settings import Reasoning
 
 GOLDEN = Path(__file__).parents[3] / "shared" / "golden"
 pytestmark = pytest.mark.skipif(not GOLDEN.exists(), reason="needs ../shared/golden")

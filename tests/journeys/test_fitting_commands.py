@@ -17,8 +17,8 @@ import torch
 
 import clmpt
 from clmpt.cli.main import main
-from clmpt.planning import estimate, idle_peak, plan_for
-from clmpt.stages import Stage
+from clmpt.experiments.planning import estimate, idle_peak, plan_for
+from clmpt.experiments.stages import Stage
 from toy import random_graph
 
 Captured = pytest.CaptureFixture[str]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from clmpt.answering import Answerer
+from clmpt.answering.answerer import Answerer
 from clmpt.cli.main import main
 from clmpt.graph.builder import GraphBuilder
 from toy import random_graph

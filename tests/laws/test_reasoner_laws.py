@@ -11,9 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from clmpt.config import Reasoning
 from clmpt.graph.builder import GraphBuilder
-from clmpt.graph.query_store import QueryGroup
 from clmpt.logic.formula import (
     And,
     Atom,
@@ -27,11 +25,13 @@ from clmpt.logic.formula import (
     Variable,
     map_atoms,
 )
-from clmpt.neural.batching import batch_queries
-from clmpt.neural.predictors.complex import ComplEx
-from clmpt.neural.reasoners.clmpt import MessagePassing, best_alternative, cosine
-from clmpt.neural.reasoners.models import fresh_reasoner
-from clmpt.neural.reasoners.reasoner import NeuralReasoner
+from clmpt.predictors.complex import ComplEx
+from clmpt.queries.store import QueryGroup
+from clmpt.reasoners.message_passing.clmpt import MessagePassing, best_alternative, cosine
+from clmpt.reasoners.message_passing.layout import batch_queries
+from clmpt.reasoners.models import fresh_reasoner
+from clmpt.reasoners.reasoner import NeuralReasoner
+from clmpt.settings import Reasoning
 from strategies import ENTITIES, RELATIONS, queries
 
 WIDTH = 8

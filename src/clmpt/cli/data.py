@@ -8,8 +8,7 @@ from pathlib import Path
 
 from clmpt.cli.output import command_name, progress, say, show_json, tell
 from clmpt.errors import DataError
-from clmpt.graph.benchmarks import query_splits
-from clmpt.graph.fetching import (
+from clmpt.experiments.benchmarks import (
     ARCHIVE,
     ARCHIVE_MD5,
     BENCHMARKS,
@@ -17,7 +16,8 @@ from clmpt.graph.fetching import (
     check_md5,
     get,
 )
-from clmpt.graph.storage import refuse_existing
+from clmpt.graph.benchmark_folders import query_splits
+from clmpt.storage.files import refuse_existing
 
 
 def data(options: argparse.Namespace) -> None:

@@ -7,13 +7,13 @@ import shlex
 import time
 from pathlib import Path
 
-from clmpt.answering import Answers
-from clmpt.cli.answers import as_plain, show_answers
-from clmpt.cli.fitting import fit_and_show, show_figures
+from clmpt.answering.answerer import Answers
+from clmpt.cli.ask import as_plain, show_answers
+from clmpt.cli.fit import fit_and_show, show_figures
 from clmpt.cli.output import command_name, duration, say, show_json, tell
+from clmpt.experiments.planning import plan_for
 from clmpt.graph.readers import read_graph
 from clmpt.logic.drawing import draw_text
-from clmpt.planning import plan_for
 from clmpt.world import FACTS
 
 QUESTIONS = (

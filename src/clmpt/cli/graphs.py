@@ -11,12 +11,12 @@ import numpy as np
 
 from clmpt.cli.output import Table, progress, say, show_json, show_table
 from clmpt.errors import DataError
-from clmpt.graph.benchmarks import open_graph
+from clmpt.graph.benchmark_folders import open_graph
 from clmpt.graph.edges import Ints
-from clmpt.graph.export import export_graph
 from clmpt.graph.knowledge_graph import KnowledgeGraph
 from clmpt.graph.readers import ImportSummary, TextOptions, read_graph
-from clmpt.graph.storage import refuse_existing
+from clmpt.graph.writers import export_graph
+from clmpt.storage.files import refuse_existing
 
 
 def import_graph(options: argparse.Namespace) -> None:

@@ -10,7 +10,7 @@ from difflib import get_close_matches
 from typing import Any, NoReturn, get_args, get_type_hints
 
 from clmpt import __version__
-from clmpt.config import Fitting, Model, Pretraining, Reasoning, Training
+from clmpt.settings import Fitting, Model, Pretraining, Reasoning, Training
 
 _DESCRIPTION = """\
 Ask knowledge graphs complex questions: and, or, not, some.
@@ -106,7 +106,7 @@ def _first_commands(command: _Adder) -> None:
 
     fit = command(
         "fit",
-        "fitting:fit_graph",
+        "fit:fit_graph",
         "make a model that can be asked, from a file in one go; the same command goes on",
         "clmpt fit facts.tsv --out mine",
     )
@@ -119,7 +119,7 @@ def _first_commands(command: _Adder) -> None:
 
     ask = command(
         "ask",
-        "answers:ask",
+        "ask:ask",
         "answer questions with a trained model: what is known and what is likely",
         "clmpt ask mine '?who : directed(Mizoguchi, ?film) & starred(?who, ?film)'",
     )
@@ -165,7 +165,7 @@ def _graph_commands(command: _Adder) -> None:
 def _asking_commands(command: _Adder) -> None:
     solve = command(
         "solve",
-        "asking:solve_query",
+        "solve:solve_query",
         "answer a question exactly, from the edges that are there",
         "clmpt solve films 'SELECT ?f { :Mizoguchi :directed ?f }' --limit 5",
     )
@@ -177,7 +177,7 @@ def _asking_commands(command: _Adder) -> None:
 
     draw = command(
         "draw",
-        "asking:draw",
+        "solve:draw",
         "draw the graph of a question, or of a shape by its name",
         "clmpt draw pni --svg pni.svg",
     )
@@ -186,7 +186,7 @@ def _asking_commands(command: _Adder) -> None:
 
     translate = command(
         "translate",
-        "asking:translate",
+        "solve:translate",
         "print a question in another language",
         "clmpt translate '?x : wrote(Orwell, ?x)' --to sparql",
     )
@@ -200,7 +200,7 @@ def _asking_commands(command: _Adder) -> None:
 def _benchmark_commands(command: _Adder) -> None:
     sample = command(
         "sample",
-        "benchmarks:sample_queries",
+        "queries:sample_queries",
         "make benchmark queries with all their answers",
         "clmpt sample films --shapes 2p '?y : $r($s, ?x) & $r(?x, ?y)' --count 100 --out q.queries",
     )
@@ -231,7 +231,7 @@ def _benchmark_commands(command: _Adder) -> None:
 
     queries = command(
         "queries",
-        "benchmarks:queries",
+        "queries:queries",
         "show what a file or folder of answered queries holds, or convert it",
         "clmpt queries train.queries --graph films --out train.jsonl",
     )
@@ -245,8 +245,8 @@ def _benchmark_commands(command: _Adder) -> None:
     queries.add_argument("--out", metavar="FILE", help="ends in .jsonl for JSON lines")
 
     for name, run, summary in (
-        ("verify", "benchmarks:verify", "recompute every stored answer of a benchmark and compare"),
-        ("hardness", "benchmarks:show_hardness", "count the links that hard answers are missing"),
+        ("verify", "queries:verify", "recompute every stored answer of a benchmark and compare"),
+        ("hardness", "queries:show_hardness", "count the links that hard answers are missing"),
     ):
         found = command(name, run, summary, f"clmpt {name} NELL-betae --split test")
         _folder(found)
@@ -259,7 +259,7 @@ def _benchmark_commands(command: _Adder) -> None:
 def _predictor_commands(command: _Adder) -> None:
     train = command(
         "pretrain",
-        "predictors:pretrain_predictor",
+        "pretrain:pretrain_predictor",
         "train a link predictor on a graph; the same command goes on with a stopped run",
         "clmpt pretrain films --out films-complex --rank 100 --epochs 50",
     )
@@ -270,7 +270,7 @@ def _predictor_commands(command: _Adder) -> None:
 
     convert = command(
         "convert",
-        "predictors:convert",
+        "pretrain:convert",
         "make a checkpoint of a predictor trained elsewhere: CQD's .pt, or arrays",
         "clmpt convert complex.pt --graph FB15k-237-betae --out fb-complex",
     )
@@ -285,7 +285,7 @@ def _predictor_commands(command: _Adder) -> None:
 
     picture = command(
         "curve",
-        "predictors:curve",
+        "pretrain:curve",
         "show how training went, as a table or a picture; several runs in one",
         "clmpt curve films-complex --svg curve.svg",
     )
@@ -296,7 +296,7 @@ def _predictor_commands(command: _Adder) -> None:
 def _reasoner_commands(command: _Adder) -> None:
     train = command(
         "train",
-        "reasoners:train_reasoner",
+        "train:train_reasoner",
         "train a reasoner on a predictor; the same command goes on with a stopped run",
         "clmpt train films --predictor films-complex --queries train.queries --out films-clmpt",
     )
@@ -315,7 +315,7 @@ def _reasoner_commands(command: _Adder) -> None:
 
     measure = command(
         "evaluate",
-        "reasoners:evaluate",
+        "train:evaluate",
         "measure a model: filtered MRR and Hits@k, of links or of queries by shape",
         "clmpt evaluate films-clmpt --queries test.queries --report films-report",
     )
@@ -334,7 +334,7 @@ def _reasoner_commands(command: _Adder) -> None:
 
     bench = command(
         "bench",
-        "benching:bench",
+        "bench:bench",
         "measure how fast this machine trains and answers, at two sizes",
         "clmpt bench --sizes M --steps 5",
     )
@@ -359,7 +359,7 @@ def _experiment_commands(command: _Adder) -> None:
 
     run = command(
         "reproduce",
-        "reproducing:reproduce_experiment",
+        "reproduce:reproduce_experiment",
         "do an experiment from a recipe: sample, pre-train, train, measure, report",
         "clmpt reproduce recipes/laptop/nell995.toml --data NELL-betae --out nell",
     )
@@ -382,7 +382,7 @@ def _experiment_commands(command: _Adder) -> None:
 
     page = command(
         "report",
-        "reproducing:report",
+        "reproduce:report",
         "put runs side by side, beside what was published, on one page",
         "clmpt report nell --out nell-report",
     )

@@ -17,8 +17,8 @@ import numpy.typing as npt
 from clmpt.errors import AmbiguousName, DataError, QueryError, UnknownName, UnknownSplit
 from clmpt.graph.edges import NO_KEY, EdgeIndex, Ints
 from clmpt.graph.names import NameTable, open_names, save_names
-from clmpt.graph.storage import new_folder, open_array, open_json, save_array, save_json
 from clmpt.logic.formula import Id, Name, Placeholder, Query, Symbol
+from clmpt.storage.files import new_folder, open_array, open_json, save_array, save_json
 
 FORMAT = "clmpt graph 1"
 CHECKED_EDGES = 2**24  # up to so many, opening looks at every number; beyond, only at the sizes

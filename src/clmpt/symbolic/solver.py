@@ -13,10 +13,10 @@ import numpy as np
 
 from clmpt.graph.edges import AnyInts, Ints
 from clmpt.graph.knowledge_graph import KnowledgeGraph, Vocabulary
-from clmpt.graph.query_store import AnswerSets
 from clmpt.logic.formula import Placeholder, Query, Symbol, Variable, placeholders
 from clmpt.logic.normal_form import Pattern
 from clmpt.logic.parser import parse
+from clmpt.queries.store import AnswerSets
 from clmpt.symbolic.engine import Batch, Engine
 from clmpt.symbolic.plan import Plan, Skeleton, planned, signature_of
 from clmpt.symbolic.tables import Table, sorted_distinct

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from clmpt.graph.benchmarks import FULL, OBSERVED
+from clmpt.graph.benchmark_folders import FULL, OBSERVED
 from clmpt.graph.edges import Bools
 from clmpt.graph.knowledge_graph import KnowledgeGraph
-from clmpt.graph.query_store import AnswerSets, QueryGroup
-from clmpt.symbolic.sampling import difference
+from clmpt.queries.store import AnswerSets, QueryGroup
+from clmpt.sampling.sampler import difference
 from clmpt.symbolic.solver import solve_many
 
 

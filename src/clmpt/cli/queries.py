@@ -1,0 +1,195 @@
+"""sample, queries, verify, hardness."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import time
+from pathlib import Path
+
+from clmpt.cli.output import Table, clean, progress, say, show_json, show_table, tell
+from clmpt.errors import DataError, SamplingError
+from clmpt.graph.benchmark_folders import FULL, OBSERVED, open_graph, query_splits, read_queries
+from clmpt.graph.knowledge_graph import KnowledgeGraph
+from clmpt.logic.formula import Query
+from clmpt.logic.shapes import shape
+from clmpt.queries.json_lines import NEEDS_GRAPH, instantiate, open_queries
+from clmpt.queries.store import QueryGroup, QuerySet
+from clmpt.sampling.making import make_queries, partial_folder, write_queries
+from clmpt.sampling.sampler import MOST_HARD, Protocol
+from clmpt.storage.files import refuse_existing
+from clmpt.symbolic.missing_links import hard_answer_counts
+from clmpt.symbolic.verification import verify_group
+
+
+def sample_queries(options: argparse.Namespace) -> None:
+    started, out = time.perf_counter(), Path(options.out)
+    refuse_existing(out)
+    graph = open_graph(options.folder)
+    protocol = _protocol(graph, options)
+    wanted = [_wanted(text, options.count) for text in options.shapes]
+    workers = options.workers or os.cpu_count() or 1
+    try:
+        with progress(sum(count for _, count in wanted)) as show:
+            made = make_queries(graph, wanted, protocol, out, options.seed, workers, show)
+    except KeyboardInterrupt:
+        tell(
+            "Stopped. The same command goes on from here; to start anew remove "
+            f"'{partial_folder(out)}'."
+        )
+        raise
+    _show_groups(made, options, out, time.perf_counter() - started, wanted)
+
+
+def _wanted(text: str, count: int) -> tuple[Query, int]:
+    name, equals, number = text.partition("=")
+    if equals and ":" not in text:
+        if not re.fullmatch(r"[0-9]{1,12}", number):
+            raise SamplingError(f"'{text}' should be NAME=COUNT, such as 2p=1000.")
+        return shape(name), int(number)
+    return shape(text), count
+
+
+def _protocol(graph: KnowledgeGraph, options: argparse.Namespace) -> Protocol:
+    split = options.split or graph.splits[0]
+    graph.view(split)  # refuses one that is not there
+    observed, full = OBSERVED.get(split, (split,)), FULL.get(split, (split,))
+    graph.view(*full)
+    held_out = set(full) != set(observed)
+    return Protocol(observed, full, options.max_answers or (MOST_HARD if held_out else 0))
+
+
+def queries(options: argparse.Namespace) -> None:
+    started, source = time.perf_counter(), Path(options.source)
+    graph = open_graph(options.graph) if options.graph else None
+    if graph is None and str(options.out or "").endswith(".jsonl"):
+        raise DataError(NEEDS_GRAPH)
+    found = open_queries(source, graph, options.split)
+    if options.out:
+        out = Path(options.out)
+        refuse_existing(out)
+        if graph and "graph" not in found.about:
+            found = QuerySet(found.groups, {**found.about, "graph": graph.fingerprint})
+        write_queries(found, graph, out)
+    _show_groups(found, options, Path(options.out or source), time.perf_counter() - started)
+
+
+def _show_groups(
+    queries: QuerySet,
+    options: argparse.Namespace,
+    path: Path,
+    seconds: float,
+    wanted: list[tuple[Query, int]] | None = None,
+) -> None:
+    rows = [
+        (group.name, len(group), len(group.easy.entities), len(group.hard.entities))
+        for group in queries.groups
+    ]
+    headers = ["shape", "queries", "easy answers", "hard answers"]
+    if options.json:
+        listed = [dict(zip(headers, row, strict=True)) for row in rows]
+        show_json(
+            {"file": str(path), "shapes": listed, **queries.about, "seconds": round(seconds, 2)}
+        )
+    else:
+        show_table(Table(f"{len(queries):,} queries in {path}", headers, rows))
+    for group, (_, count) in zip(queries.groups, wanted or [], strict=False):
+        if len(group) < count:
+            tell(f"{group.name}: only {len(group):,} of {count:,}; more are too rare, or none.")
+
+
+def verify(options: argparse.Namespace) -> int:
+    started = time.perf_counter()
+    folder, graph, splits = _benchmark(options)
+    rows, wrong = [], 0
+    for split in splits:
+        groups = read_queries(folder, split)
+        with progress(sum(len(group) for group in groups)) as show:
+            done = 0
+            for group in groups:
+                show(f"{split} {group.name}", done)
+                found = verify_group(group, graph, split)
+                done += len(group)
+                wrong += not found.is_perfect
+                if found.first_wrong is not None:
+                    tell(f"{split} {group.name}: {_named(group, found.first_wrong, graph)} differs")
+                rows.append(
+                    (
+                        split,
+                        found.shape,
+                        found.queries,
+                        found.easy,
+                        found.hard,
+                        "✓" if found.is_perfect else "✗",
+                    )
+                )
+    seconds = time.perf_counter() - started
+    headers = ["split", "shape", "queries", "easy agree", "hard agree", ""]
+    if options.json:
+        listed = [dict(zip(headers[:5], row[:5], strict=True)) for row in rows]
+        show_json(
+            {
+                "folder": str(folder),
+                "shapes": listed,
+                "all agree": not wrong,
+                "seconds": round(seconds, 2),
+            }
+        )
+    else:
+        show_table(Table(f"Stored and recomputed answers, {folder}", headers, rows))
+        total = sum(row[2] for row in rows)
+        say(f"all {total:,} agree" if not wrong else f"{wrong} of {len(rows)} rows disagree")
+    return int(wrong > 0)
+
+
+def _named(group: QueryGroup, number: int, graph: KnowledgeGraph) -> str:
+    row = (group.entities[number], group.relations[number])
+    return clean(str(graph.named(instantiate(group.template, *row, len(graph.relations)))))
+
+
+def show_hardness(options: argparse.Namespace) -> None:
+    folder, graph, splits = _benchmark(options)
+    rows: list[tuple[object, ...]] = []
+    for split in splits:
+        for group in read_queries(folder, split):
+            if not len(group.hard.entities):
+                continue
+            group.check(len(graph.entities), len(graph.relations))
+            full = graph.view(*FULL[split])
+            counts, all_missing = hard_answer_counts(group, full, OBSERVED[split])
+            total = max(int(counts.sum()), 1)
+            shares = [f"{100 * count / total:.1f}%" for count in counts[1:].tolist()]
+            rows.append((split, group.name, int(counts.sum()), all_missing, *shares))
+    most = max((len(row) for row in rows), default=4)
+    rows = [(*row, *[""] * (most - len(row))) for row in rows]
+    headers = ["split", "shape", "hard answers", "all missing"]
+    headers += [f"{number} missing" for number in range(1, most - 3)]
+    if options.json:
+        show_json(
+            {
+                "folder": str(folder),
+                "shapes": [dict(zip(headers, row, strict=True)) for row in rows],
+            }
+        )
+    else:
+        show_table(Table(f"Links that hard answers are missing, {folder}", headers, rows))
+
+
+def _benchmark(options: argparse.Namespace) -> tuple[Path, KnowledgeGraph, list[str]]:
+    folder = Path(options.folder)
+    if not folder.is_dir():
+        raise DataError(f"There is no folder '{folder}'.")
+    splits = query_splits(folder)
+    if options.split:
+        if options.split not in splits:
+            there = ", ".join(splits) or "none"
+            raise DataError(
+                f"'{folder}' has no {options.split} queries with answers; it has: {there}."
+            )
+        splits = [options.split]
+    if not splits:
+        raise DataError(
+            f"'{folder}' has no queries with answers (NAME-queries.pkl or NAME-qaa.json)."
+        )
+    return folder, open_graph(options.graph or folder), splits

@@ -1,0 +1,202 @@
+"""reproduce, report."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shlex
+from dataclasses import replace
+from pathlib import Path
+
+from clmpt.cli.output import (
+    Table,
+    command_name,
+    duration,
+    say,
+    show_json,
+    show_table,
+    stages,
+    tell,
+)
+from clmpt.cli.pretrain import memory_named
+from clmpt.compute.devices import find_device
+from clmpt.errors import DataError
+from clmpt.experiments.entries import Entry, distinct, entries_in
+from clmpt.experiments.planning import idle_peak
+from clmpt.experiments.records import Variant
+from clmpt.experiments.reproduction import (
+    Recipe,
+    begin,
+    check_folder,
+    graph_differs,
+    label,
+    parts_of,
+    reproduce,
+    works_of,
+)
+from clmpt.experiments.stages import read_report
+from clmpt.graph.benchmark_folders import open_graph
+from clmpt.graph.knowledge_graph import KnowledgeGraph
+from clmpt.pages.comparison import caveats, compare, main_table, renew, save
+from clmpt.pages.published import title_of
+from clmpt.settings import LONGEST_NAME, Tables, assigned, changed, read_recipe
+from clmpt.storage.files import refuse_existing
+
+_PAGE = "report"
+
+
+def reproduce_experiment(options: argparse.Namespace) -> None:
+    recipe = Recipe.of(_tables(options))
+    for device in (recipe.pretraining.device, recipe.training.device):
+        find_device(device)  # refuses now what would fail after hours
+    graph, data, out = open_graph(options.data), Path(options.data), Path(options.out)
+    workers = options.workers or os.cpu_count() or 1
+    if options.plan:
+        check_folder(graph, out)
+        _show_plan(recipe, graph, data, out, workers)
+        return
+    begin(graph, data, out)
+    _show_plan(recipe, graph, data, out, workers, to_error=options.json)
+    try:
+        with memory_named(), stages() as show:
+            made = reproduce(
+                graph,
+                data,
+                recipe,
+                out,
+                workers,
+                lambda now: show(now.name, now.done, now.total, now.line),
+            )
+    except KeyboardInterrupt:
+        tell(f"Stopped. The same command goes on from here; '{out}' has all it needs.")
+        raise
+    entries = entries_in(out, _left_out)
+    renew(compare(entries), out / _PAGE)
+    _show_result(made, entries, out, options)
+
+
+def _tables(options: argparse.Namespace) -> Tables:
+    """The recipe's settings with the changes that the command line asks for."""
+    asked = list(options.set or [])
+    tables = read_recipe(options.recipe)
+    tables = {name: table for name, table in tables.items() if name != "fitting"}
+    if options.reasoner:
+        model = tables.setdefault("reasoning", {})
+        if model.get("reasoner", "clmpt") != options.reasoner:
+            model.pop("conditional", None)  # what is usual differs from reasoner to reasoner
+            model["frozen"] = options.reasoner == "lmpnn"
+        model["reasoner"] = options.reasoner
+    tables = changed(tables, asked)
+    about = tables.setdefault("experiment", {})
+    set_here = {assigned(one)[:2] for one in asked}
+    if options.name:
+        about["name"] = options.name
+    elif (options.reasoner or asked) and ("experiment", "name") not in set_here:
+        about["name"] = _name(tables, bool(options.reasoner), asked)
+    if (options.reasoner or asked) and ("experiment", "published") not in set_here:
+        about["published"] = ""
+    for table in ("pretraining", "training"):
+        if options.device:
+            tables.setdefault(table, {})["device"] = options.device
+    return tables
+
+
+def _name(tables: Tables, is_another: bool, changes: list[str]) -> str:
+    """A variant's name: the recipe's or the reasoner's, then the changes that it does not tell."""
+    own = "" if is_another else tables["experiment"].get("name", "")
+    told = () if own else ("reasoner", "conditional", "frozen")
+    rest = [one for one in changes if assigned(one)[1] not in (*told, "published", "device")]
+    name = ", ".join([own or label(Recipe.of(tables).reasoning), *rest])
+    return name if len(name) <= LONGEST_NAME else f"{name[: LONGEST_NAME - 1]}…"
+
+
+def _show_plan(
+    recipe: Recipe,
+    graph: KnowledgeGraph,
+    data: Path,
+    out: Path,
+    workers: int,
+    to_error: bool = False,
+) -> None:
+    say_it = tell if to_error else say
+    say_it(f"{recipe.name}, {len(graph.entities):,} entities, {graph.index.triples:,} facts")
+    differ = graph_differs(recipe, graph)
+    if differ:
+        title = title_of(recipe.experiment.benchmark)
+        tell(f"The recipe is for {title}, and this graph is another: {'; '.join(differ)}.")
+    device = find_device(recipe.training.device)
+    peak = idle_peak() if device.type == "cpu" else None
+    works, left = works_of(recipe, graph, workers), 0.0
+    for part, work in zip(parts_of(recipe, data, out), works, strict=True):
+        state = "done already" if part.is_done else "begun" if part.is_begun else "to do"
+        if peak and not part.is_done:
+            left += work.seconds(peak)
+            takes = duration(work.seconds(peak))
+            state = f"begun, at most about {takes}" if part.is_begun else f"about {takes}"
+        say_it(f"  {part.name:<20}{state}")
+    if left:
+        say_it(f"About {duration(left)} in all on an idle processor, less where data is there.")
+    if not peak:
+        say_it(f"How long that takes on {device} shows when it has begun.")
+
+
+def _show_result(
+    made: Variant, entries: list[Entry], out: Path, options: argparse.Namespace
+) -> None:
+    if options.json:
+        show_json(
+            {
+                "name": made.name,
+                "folder": str(out),
+                "folders": {name: str(place) for name, place in made.folders.items()},
+                "settings": made.settings,
+                "report": read_report(made.folders["report"]),
+            }
+        )
+        return
+    _show_tables(entries)
+    say(f"The page: {out / _PAGE / 'report.html'}")
+    say(f"Next: {command_name()} ask {shlex.quote(str(made.folders['reasoner']))}")
+
+
+def _show_tables(entries: list[Entry]) -> None:
+    for benchmark in dict.fromkeys(entry.benchmark for entry in entries):
+        own = [entry for entry in entries if entry.benchmark == benchmark]
+        table = main_table(own, benchmark)
+        show_table(Table(benchmark, table.headers, table.rows))
+        found = caveats(own)
+        if found:
+            tell(f"Published rows: {' '.join(found)}")
+        for name, note in _footnotes(own).items():
+            tell(f"*{name}: {note}")
+
+
+def _footnotes(entries: list[Entry]) -> dict[str, str]:
+    rows = [row for entry in entries for row in entry.report["shapes"]]
+    return {row["shape"]: " ".join(row["notes"]) for row in rows if row["notes"]}
+
+
+def _left_out(error: DataError) -> None:
+    tell(f"Left out: {error}")
+
+
+def report(options: argparse.Namespace) -> None:
+    out = Path(options.out) if options.out else None
+    if out:
+        refuse_existing(out)
+    found = [(folder, entry) for folder in options.runs for entry in entries_in(folder, _left_out)]
+    entries = [entry for _, entry in found]
+    if len(options.runs) > 1 and len({entry.name for entry in entries}) < len(entries):
+        entries = distinct([_named(entry, folder) for folder, entry in found])
+    if out:
+        save(compare(entries), out)
+        tell(f"{out / 'report.html'} and {out / 'report.md'}")
+    if options.json:
+        show_json([{"name": entry.name, **entry.report, "costs": entry.costs} for entry in entries])
+    else:
+        _show_tables(entries)
+
+
+def _named(entry: Entry, folder: str) -> Entry:
+    """Several runs have models of one name: the run's own goes before it."""
+    return replace(entry, name=f"{Path(folder).resolve().name}: {entry.name}")

@@ -1,0 +1,1 @@
+"""Where tensors live: devices and the memory they take."""

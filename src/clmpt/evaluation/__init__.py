@@ -1,0 +1,1 @@
+"""How good answers are: filtered ranks, and the figures made of them."""

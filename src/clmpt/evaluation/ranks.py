@@ -1,0 +1,153 @@
+"""Filtered ranks and the figures made of them: the one yardstick for all that score entities.
+
+An answer is ranked among non-answers only. Ties count half, so that a model that scores everything
+alike gets the middle, not the top.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from clmpt.errors import DataError
+from clmpt.graph.knowledge_graph import KnowledgeGraph
+from clmpt.predictors.predictor import LinkPredictor
+from clmpt.queries.links import Links, known_answers, links_of
+from clmpt.queries.store import AnswerSets
+
+# Shapes: B questions of a chunk, E entities, T answers to rank
+
+Floats = npt.NDArray[np.float64]
+
+_SCORES_AT_ONCE = 2**25  # numbers in memory while ranking, 128 MiB
+_MANY_ANSWERS = 200  # from here on sorting a question's scores costs less than a look per answer
+
+
+@dataclass(frozen=True)
+class Figures:
+    """Means over whatever was ranked; `count` says over how many."""
+
+    mrr: float
+    hits_at_1: float
+    hits_at_3: float
+    hits_at_10: float
+    count: int
+
+    def as_plain(self) -> dict[str, float | int]:
+        return asdict(self)
+
+
+def figures(ranks_T: Floats, weight_T: Floats | None = None, count: int | None = None) -> Figures:
+    """Means of ranks. With weights that add up to one per query, means over queries.
+
+    >>> figures(np.array([1.0, 2.0, 4.0, 20.0])).mrr
+    0.45
+    """
+    weight_T = np.ones(len(ranks_T)) if weight_T is None else weight_T
+    total = float(weight_T.sum())
+
+    def mean(values: npt.NDArray[np.floating | np.bool_]) -> float:
+        return float((values * weight_T).sum() / total) if total else float("nan")
+
+    return Figures(
+        mrr=mean(1 / ranks_T),
+        hits_at_1=mean(ranks_T <= 1),
+        hits_at_3=mean(ranks_T <= 3),
+        hits_at_10=mean(ranks_T <= 10),
+        count=len(ranks_T) if count is None else count,
+    )
+
+
+def filtered_ranks(scores_BE: Tensor, wanted: AnswerSets, known: AnswerSets) -> Floats:
+    """The rank of each wanted answer of each row among entities that are not known answers.
+
+    `known` must contain the wanted ones. The scores are overwritten.
+
+    >>> scores = torch.tensor([[0.9, 0.8, 0.7, 0.7, 0.1]])
+    >>> hard, all_answers = AnswerSets(np.array([0, 1]), np.array([2])), AnswerSets(
+    ...     np.array([0, 2]), np.array([0, 2]))
+    >>> filtered_ranks(scores, hard, all_answers)  # 1 is better, 3 ties, 0 is filtered out
+    array([2.5])
+    """
+    device = scores_BE.device
+    row_T = torch.from_numpy(wanted.owners).to(device)
+    score_T = scores_BE[row_T, _ids(wanted).to(device)]
+    if not bool(score_T.isfinite().all()):
+        raise DataError("The model gives scores that are not numbers. Its training went wrong.")
+    scores_BE[torch.from_numpy(known.owners).to(device), _ids(known).to(device)] = -torch.inf
+    rank_T = np.empty(len(row_T))
+    many = wanted.counts > _MANY_ANSWERS
+    few_T = np.flatnonzero(~many[wanted.owners])
+    if device.type == "cpu":
+        rivals_BE, scores = scores_BE.numpy(), score_T.numpy()
+        for at, row in zip(few_T.tolist(), wanted.owners[few_T].tolist(), strict=True):
+            # NumPy counts truth values many times faster than torch sums them.
+            above, not_below = rivals_BE[row] > scores[at], rivals_BE[row] >= scores[at]
+            rank_T[at] = 1 + (np.count_nonzero(above) + np.count_nonzero(not_below)) / 2
+    else:
+        step = max(1, _SCORES_AT_ONCE // scores_BE.shape[1])
+        for start in range(0, len(few_T), step):
+            part = few_T[start : start + step]
+            rival_TE, own_T1 = scores_BE[row_T[part]], score_T[part, None]
+            better_T, tied_T = (rival_TE > own_T1).sum(1), (rival_TE == own_T1).sum(1)
+            rank_T[part] = (1 + better_T + tied_T / 2).cpu()
+    for row in np.flatnonzero(many).tolist():
+        own = slice(wanted.offsets[row], wanted.offsets[row + 1])
+        rivals_E, own_T = scores_BE[row].sort().values, score_T[own]
+        above_T = torch.searchsorted(rivals_E, own_T, right=True)
+        below_T = torch.searchsorted(rivals_E, own_T)
+        better_T = len(rivals_E) - above_T
+        rank_T[own] = (1 + better_T + (above_T - below_T) / 2).cpu()
+    return rank_T
+
+
+def link_ranks(
+    predictor: LinkPredictor,
+    wanted: Links,
+    known: AnswerSets,
+    report: Callable[[int], None] = lambda _done: None,
+) -> Floats:
+    """The filtered rank of every answer to every one-hop question, in their order."""
+    entities, device = len(predictor.entities_ED), predictor.entities_ED.device
+    step = max(1, _SCORES_AT_ONCE // max(entities, 1))
+    ranks = [np.empty(0)]
+    with torch.inference_mode():
+        for start in range(0, len(wanted), step):
+            rows = np.arange(start, min(start + step, len(wanted)))
+            part = wanted.take(rows)
+            scores_BE = predictor.score_answers(
+                torch.from_numpy(part.entity_P).to(device),
+                torch.from_numpy(part.directed_P).to(device),
+            )
+            ranks.append(filtered_ranks(scores_BE, part.answers, known.take(rows)))
+            report(int(rows[-1]) + 1)
+    return np.concatenate(ranks)
+
+
+def evaluate_links(
+    predictor: LinkPredictor,
+    graph: KnowledgeGraph,
+    split: str,
+    report: Callable[[int], None] = lambda _done: None,
+) -> Figures:
+    """Every fact of a split asked from both ends, known answers of all splits filtered out."""
+    links = links_of(graph, split)
+    if not len(links):
+        raise DataError(f"The split '{split}' has no facts to measure with.")
+    return figures(link_ranks(predictor, links, known_answers(graph, links), report))
+
+
+def united(easy: AnswerSets, hard: AnswerSets) -> AnswerSets:
+    owner = np.concatenate([easy.owners, hard.owners])
+    order = np.argsort(owner, kind="stable")
+    entities = np.concatenate([easy.entities, hard.entities])
+    return AnswerSets.of(owner[order], entities[order], len(easy))
+
+
+def _ids(sets: AnswerSets) -> Tensor:
+    return torch.from_numpy(np.asarray(sets.entities, np.int64))

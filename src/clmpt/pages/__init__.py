@@ -1,0 +1,1 @@
+"""What is shown of runs: tables, charts and pages, beside published figures."""

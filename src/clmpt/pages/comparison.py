@@ -1,0 +1,313 @@
+"""Runs side by side, beside what was published: figures, costs, curves, settings, versions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from clmpt.experiments.entries import Entry
+from clmpt.pages.charts import Cluster, draw_charts, draw_clusters
+from clmpt.pages.curves import is_number, training_charts
+from clmpt.pages.page import Block, Bullets, Heading, Page, Picture, Table, Text
+from clmpt.pages.published import columns, published, published_rows, title_of
+from clmpt.storage.files import clear_unfinished, new_file, new_folder
+
+_COMPARED = ("CQD-CO", "LMPNN", "CLMPT")  # published rows that are shown beside any run
+_DASH = "–"
+
+
+def compare(entries: Sequence[Entry]) -> Page:
+    """One page about all entries; those of one benchmark stand together."""
+    benchmarks = list(dict.fromkeys(entry.benchmark for entry in entries))
+    blocks: list[Block] = []
+    for number, benchmark in enumerate(benchmarks):
+        own = [entry for entry in entries if entry.benchmark == benchmark]
+        if len(benchmarks) > 1:
+            blocks.append(Heading(title_of(benchmark) or "Other reports"))
+        blocks += _section(own, benchmark, f"{number + 1}-" if len(benchmarks) > 1 else "")
+    titles = [title_of(name) for name in benchmarks if name]
+    return Page("Results" + (f" on {' and '.join(titles)}" if titles else ""), blocks)
+
+
+def save(page: Page, folder: str | Path) -> None:
+    """A new folder with the page as Markdown and as HTML, and its pictures."""
+    with new_folder(Path(folder)) as scratch:
+        renew(page, scratch)
+
+
+def renew(page: Page, folder: str | Path) -> None:
+    """As `save` does, in place of the page that is there; other files are left alone."""
+    clear_unfinished(Path(folder))
+    texts = {picture.name: picture.svg for picture in page.pictures}
+    texts |= {"report.md": page.markdown(), "report.html": page.html()}
+    for name, text in texts.items():
+        with new_file(Path(folder) / name) as scratch:
+            scratch.write_text(text, encoding="utf-8")
+
+
+def main_table(entries: Sequence[Entry], benchmark: str) -> Table:
+    """MRR times 100 in the paper's form: our rows, then the published ones."""
+    shown = _columns(entries)
+    known = published_rows(benchmark)
+    names = [entry.published for entry in entries if entry.published in known]
+    names = list(dict.fromkeys([*(n for n in _COMPARED if n in known), *names]))
+    rows = [[entry.name, *(_cell(entry, column) for column in shown)] for entry in entries]
+    rows += [
+        [f"{name} (published)", *(_figure(known[name].get(column)) for column in shown)]
+        for name in names
+    ]
+    noted = {row["shape"] for entry in entries for row in entry.report["shapes"] if row["notes"]}
+    titles = [f"{column}*" if column in noted else column for column in shown]
+    return Table(["MRR × 100", *titles], rows, quiet_from=len(entries))
+
+
+def _cell(entry: Entry, column: str) -> str:
+    """MRR times 100, of a shape or an average."""
+    return _hundredths(entry.report[column] if column in entry.report else entry.mrr(column))
+
+
+def _columns(entries: Sequence[Entry]) -> list[str]:
+    """The shapes, then the averages."""
+    averages = [name for name in ("Avg_p", "Avg_n") if any(name in e.report for e in entries)]
+    return [*_shapes(entries), *averages]
+
+
+def _shapes(entries: Sequence[Entry]) -> list[str]:
+    """The shapes in the paper's order, then any others."""
+    there = list(
+        dict.fromkeys(shape["shape"] for entry in entries for shape in entry.report["shapes"])
+    )
+    known = [name for name in columns() if name in there]
+    return [*known, *(name for name in there if name not in known)]
+
+
+def _section(entries: Sequence[Entry], benchmark: str, prefix: str) -> list[Block]:
+    blocks: list[Block] = [main_table(entries, benchmark)]
+    if published_rows(benchmark):
+        blocks.append(
+            Text(" ".join([f"Published rows: {published()['source']}.", *caveats(entries)]))
+        )
+    blocks += [_bars(entries, prefix), Heading("Standard errors", 3), _errors(entries)]
+    missing = _by_missing(entries)
+    if missing:
+        blocks += [Heading("By the number of missing links", 3), *missing]
+    if any(entry.costs for entry in entries):
+        blocks += [Heading("Cost", 3), _costs(entries)]
+        blocks.append(
+            Text(
+                "Memory is the most that the process held in that stage. Times are of the wall, "
+                "validation included."
+            )
+        )
+    blocks += _curves(entries, prefix)
+    if any(entry.settings for entry in entries):
+        blocks += [Heading("Settings", 3), _settings(entries)]
+    blocks += _made_by(entries)
+    notes = dict.fromkeys(note for entry in entries for note in entry.report.get("notes", ()))
+    return [*blocks, Heading("What is counted", 3), Bullets(list(notes))]
+
+
+def caveats(entries: Sequence[Entry]) -> list[str]:
+    """Why published figures cannot be compared with ours directly, where that is so."""
+    found = []
+    differ = next((entry.graph_differs for entry in entries if entry.graph_differs), [])
+    if differ:
+        title = title_of(entries[0].benchmark)
+        found.append(
+            f"They are for {title} as published. This graph is another: {'; '.join(differ)}."
+        )
+    if not all(entry.is_official for entry in entries):
+        found.append(
+            "They were measured by the official queries; ours were sampled by the same protocol, "
+            "in part or in whole."
+        )
+    return found
+
+
+def _bars(entries: Sequence[Entry], prefix: str) -> Picture:
+    shapes = _shapes(entries)
+    clusters = [
+        Cluster(shape, [_times_hundred(entry.mrr(shape)) for entry in entries]) for shape in shapes
+    ]
+    svg = draw_clusters("MRR × 100 by shape", [entry.name for entry in entries], clusters)
+    return Picture(f"{prefix}mrr.svg", "MRR by shape", svg)
+
+
+def _times_hundred(value: float | None) -> float | None:
+    return None if value is None else 100 * value
+
+
+def _errors(entries: Sequence[Entry]) -> Table:
+    shapes = _shapes(entries)
+    rows = []
+    for entry in entries:
+        found = {shape["shape"]: shape.get("standard_error") for shape in entry.report["shapes"]}
+        rows.append([entry.name, *(_hundredths(found.get(name), 2) for name in shapes)])
+    return Table(["± × 100", *shapes], [*rows, *_counts(entries, shapes)])
+
+
+def _counts(entries: Sequence[Entry], shapes: Sequence[str]) -> list[list[str]]:
+    """How many queries were measured: a row for all entries, or one for each where they differ."""
+    by_entry = {}
+    for entry in entries:
+        found = {shape["shape"]: f"{shape['count']:,}" for shape in entry.report["shapes"]}
+        by_entry[entry.name] = [found.get(name, _DASH) for name in shapes]
+    if len({tuple(cells) for cells in by_entry.values()}) == 1:
+        return [["queries", *next(iter(by_entry.values()))]]
+    return [[f"queries, {name}", *cells] for name, cells in by_entry.items()]
+
+
+def _by_missing(entries: Sequence[Entry]) -> list[Block]:
+    """A table for each number of missing links that any answer has."""
+    shapes = _shapes(entries)
+    tables: dict[str, list[list[str]]] = {}
+    for entry in entries:
+        by_shape = {
+            shape["shape"]: shape.get("by_missing_links", {}) for shape in entry.report["shapes"]
+        }
+        for number in sorted({key for found in by_shape.values() for key in found}, key=int):
+            cells = [by_shape.get(name, {}).get(number, {}).get("mrr") for name in shapes]
+            row = [entry.name, *(_hundredths(cell) for cell in cells)]
+            tables.setdefault(number, []).append(row)
+    return [
+        Table([f"{number} missing", *shapes], rows)
+        for number, rows in sorted(tables.items(), key=lambda item: int(item[0]))
+    ]
+
+
+def _minutes(seconds: float) -> str:
+    return f"{seconds / 60:.1f} min"
+
+
+def _gigabytes(value: float) -> str:
+    return f"{value / 1e9:.2f} GB"
+
+
+def _millions(value: float) -> str:
+    return f"{value / 1e6:.1f} M"
+
+
+_COSTS: tuple[tuple[str, str, Callable[[float], str]], ...] = (
+    ("pre-training", "pre-training", _minutes),
+    ("training", "training", _minutes),
+    ("steps", "steps", "{:,.0f}".format),
+    ("evaluation", "evaluation", _minutes),
+    ("pre-training memory", "memory: pre-training", _gigabytes),
+    ("training memory", "training", _gigabytes),
+    ("evaluation memory", "evaluation", _gigabytes),
+    ("trained", "parameters: trained", _millions),
+    ("frozen", "frozen", _millions),
+)
+
+
+def _costs(entries: Sequence[Entry]) -> Table:
+    rows = [
+        [
+            entry.name,
+            *(write(entry.costs[key]) if key in entry.costs else _DASH for key, _, write in _COSTS),
+        ]
+        for entry in entries
+    ]
+    return Table(["cost", *(title for _, title, _ in _COSTS)], rows)
+
+
+def _curves(entries: Sequence[Entry], prefix: str) -> list[Block]:
+    trained = {entry.name: entry.training_log for entry in entries if entry.training_log}
+    if not trained:
+        return []
+    charts = training_charts(trained, "minutes", _minutes_in)
+    picture = Picture(f"{prefix}training.svg", "Training", draw_charts(charts))
+    return [Heading("Training", 3), picture]
+
+
+def _minutes_in(record: dict[str, Any]) -> float | None:
+    seconds = record.get("seconds")
+    return seconds / 60 if is_number(seconds) else None
+
+
+def _settings(entries: Sequence[Entry]) -> Table:
+    """Every setting, a column a run; where all agree the value stands once."""
+    with_settings = [entry for entry in entries if entry.settings]
+    flat = [
+        {
+            f"{table}.{name}": _shown(value)
+            for table, content in entry.settings.items()
+            for name, value in content.items()
+        }
+        for entry in with_settings
+    ]
+    names = list(dict.fromkeys(name for settings in flat for name in settings))
+    differing = [name for name in names if len({s.get(name, _DASH) for s in flat}) > 1]
+    shared = [name for name in names if name not in differing]
+    headers = ["setting", *(entry.name for entry in with_settings)]
+    rows = [[name, *(s.get(name, _DASH) for s in flat)] for name in differing]
+    rows += [[name, flat[0][name], *[""] * (len(flat) - 1)] for name in shared]
+    return Table(headers, rows, quiet_from=len(differing) if differing else None, is_text=True)
+
+
+def _made_by(entries: Sequence[Entry]) -> list[Block]:
+    """Where the queries come from, and when and with what each stage was done.
+
+    What is the same for all stages is said once.
+    """
+    origins: dict[str, list[str]] = {}
+    stages: dict[tuple[str, ...], list[str]] = {}
+    for entry in entries:
+        for split, origin in entry.queries.items():
+            if origin:
+                line = f"Queries to {_PURPOSES[split]}: {origin}."
+                origins.setdefault(line, []).append(entry.name)
+        for stage, about in entry.provenance.items():
+            row = (stage, *(write(about) for write in _ABOUT.values()))
+            stages.setdefault(row, []).append(entry.name)
+    if not origins and not stages:
+        return []
+    made = sum(bool(entry.queries or entry.provenance) for entry in entries)
+
+    def of(names: list[str], what: str) -> str:
+        return what if len(names) == made else f"{', '.join(names)}: {what}"
+
+    lines = [of(names, line) for line, names in origins.items()]
+    rows = [[of(names, stage), *cells] for (stage, *cells), names in stages.items()]
+    shared, table = _parted(Table(["stage", *_ABOUT], rows, is_text=True), keep=2)
+    return [Heading("Made with", 3), Bullets([*lines, *shared]), *([table] if rows else [])]
+
+
+def _parted(table: Table, keep: int) -> tuple[list[str], Table]:
+    """Lines about the columns in which all rows agree, and the table of the others.
+
+    The first columns are kept as they are.
+    """
+    columns = list(zip(table.headers, *table.rows, strict=True))
+    alike = [column for column in columns[keep:] if len(set(column[1:])) == 1]
+    headers, *rows = zip(*(column for column in columns if column not in alike), strict=True)
+    lines = [f"{name.capitalize()}: {value}." for name, value, *_ in alike]
+    return lines, replace(table, headers=headers, rows=rows)
+
+
+def _versions(about: dict[str, Any]) -> str:
+    found = about.get("versions")
+    return ", ".join(f"{k} {v}" for k, v in found.items()) if isinstance(found, dict) else _DASH
+
+
+_ABOUT: dict[str, Callable[[dict[str, Any]], str]] = {
+    "begun": lambda about: str(about.get("started")),
+    "commit": lambda about: str(about.get("commit") or _DASH),
+    "versions": _versions,
+    "machine": lambda about: f"{about.get('platform')}, {about.get('threads')} threads",
+}
+_PURPOSES = {"train": "train", "valid": "choose by", "test": "measure by"}
+
+
+def _shown(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _figure(value: float | None) -> str:
+    return _DASH if value is None else f"{value:.1f}"
+
+
+def _hundredths(value: object, digits: int = 1) -> str:
+    return f"{100 * value:.{digits}f}" if is_number(value) else _DASH

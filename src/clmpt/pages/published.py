@@ -1,0 +1,70 @@
+"""Figures of papers, to stand beside ours."""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from clmpt.errors import SettingError
+from clmpt.settings import read_toml
+
+_FILE = Path(__file__).with_name("published.toml")
+
+
+@lru_cache(maxsize=1)
+def published() -> dict[str, Any]:
+    """The figures of papers, by benchmark."""
+    return read_toml(_FILE)
+
+
+def columns() -> list[str]:
+    """Shapes and averages, in the order of the paper's tables."""
+    return str(published()["columns"]).split()
+
+
+def published_rows(benchmark: str) -> dict[str, dict[str, float]]:
+    """Figures (times 100) by column, of all rows that are known for a benchmark.
+
+    >>> published_rows("nell995")["CLMPT"]["Avg_p"]
+    31.3
+    """
+    known = _published_on(benchmark)
+    if known is None:
+        return {}
+    rows = {
+        name: dict(zip(columns(), map(float, cells.split()), strict=True))
+        for name, cells in known["rows"].items()
+    }
+    for name, (positive, negated) in known["averages"].items():
+        rows[name] = {"Avg_p": positive, "Avg_n": negated}
+    return rows
+
+
+def _published_on(benchmark: str) -> dict[str, Any] | None:
+    found = published().get(benchmark)
+    return found if isinstance(found, dict) else None
+
+
+def check_published(benchmark: str, row: str) -> None:
+    """Refuses what is meant to stand beside published figures, and would not.
+
+    >>> check_published("my own", "")
+    >>> check_published("nell-995", "")
+    Traceback (most recent call last):
+    clmpt.errors.SettingError: There are no figures on 'nell-995'. Did you mean 'nell995'?
+    """
+    if _published_on(benchmark) is None:
+        known = [name for name, table in published().items() if isinstance(table, dict)]
+        near = get_close_matches(benchmark, known, 1, 0.8)
+        if near:
+            raise SettingError(f"There are no figures on '{benchmark}'. Did you mean '{near[0]}'?")
+    elif row and row not in published_rows(benchmark):
+        rows = ", ".join(published_rows(benchmark))
+        raise SettingError(f"There is no row '{row}' published on {benchmark}. There are: {rows}.")
+
+
+def title_of(benchmark: str) -> str:
+    known = _published_on(benchmark)
+    return str(known["title"]) if known else benchmark

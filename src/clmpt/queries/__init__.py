@@ -1,0 +1,1 @@
+"""Answered queries: as arrays, as files of others and as JSON lines."""

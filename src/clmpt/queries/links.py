@@ -1,0 +1,120 @@
+"""One-hop questions: who follows this entity by this relation, read either way round?
+
+This is what a link predictor is trained on and measured by. Every edge is asked from both ends,
+once: a graph that holds both directions of a relation as relations of their own (BetaE's do)
+already asks from both ends when it is read forwards.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from clmpt.graph.edges import AnyInts, Bools, Ints, positions
+from clmpt.graph.knowledge_graph import KnowledgeGraph
+from clmpt.queries.store import AnswerSets
+
+# Shapes: P questions, R relations, R2 = 2 R directed relations
+
+
+@dataclass(frozen=True)
+class Links:
+    """Distinct questions (entity, directed relation), each with all its answers.
+
+    A directed relation of R or more is the one with R less, read backwards.
+    """
+
+    entity_P: Ints
+    directed_P: Ints
+    answers: AnswerSets
+
+    def __len__(self) -> int:
+        return len(self.entity_P)
+
+    @property
+    def facts(self) -> int:
+        """How many (question, answer) pairs there are."""
+        return len(self.answers.entities)
+
+    def take(self, rows: AnyInts) -> Links:
+        return Links(self.entity_P[rows], self.directed_P[rows], self.answers.take(rows))
+
+    def one_by_one(self) -> Links:
+        """The same facts, each as a question of its own with a single answer."""
+        owner = self.answers.owners
+        single = AnswerSets(np.arange(self.facts + 1), self.answers.entities)
+        return Links(self.entity_P[owner], self.directed_P[owner], single)
+
+
+def links_of(graph: KnowledgeGraph, *splits: str) -> Links:
+    """The one-hop questions of some splits (all without any), sorted by relation and entity.
+
+    >>> graph = KnowledgeGraph.from_triples([("a", "likes", "b"), ("a", "likes", "c")])
+    >>> links = links_of(graph)
+    >>> links.entity_P.tolist(), links.directed_P.tolist()  # a likes?  b, c: liked by?
+    ([0, 1, 2], [0, 1, 1])
+    >>> [found.tolist() for found in links.answers]
+    [[1, 2], [0], [0]]
+    """
+    index = graph.view(*splits).index
+    key_K = np.asarray(index.keys_K1[:-1])
+    directed_K = key_K // max(index.entities, 1)
+    asked_K = np.flatnonzero(asked(graph)[directed_K])
+    answers = AnswerSets(np.asarray(index.offsets_K2[:-1], np.int64), index.neighbours_X)
+    return Links(
+        key_K[asked_K] - directed_K[asked_K] * index.entities,
+        directed_K[asked_K],
+        answers.take(asked_K),
+    )
+
+
+def known_answers(graph: KnowledgeGraph, links: Links) -> AnswerSets:
+    """All that the graph's splits together know in answer to each question: the usual filter."""
+    index = graph.view().index
+    start_P, stop_P = index.ranges(links.entity_P, links.directed_P)
+    counts = (stop_P - start_P).astype(np.int64)
+    offsets = np.concatenate([[0], np.cumsum(counts)])
+    return AnswerSets(offsets, index.neighbours_X[positions(start_P, counts)])
+
+
+def asked(graph: KnowledgeGraph) -> Bools:
+    """Per directed relation: whether its questions are not those of a relation read forwards."""
+    forwards = np.ones(len(graph.relations), np.bool_)
+    return np.concatenate([forwards, split_inverses(graph) < 0])
+
+
+def split_inverses(graph: KnowledgeGraph) -> Ints:
+    """For each relation the one that holds its triples reversed, split by split; or -1.
+
+    Where a fact is in one split and its reverse in another, the reverse is no mere repetition.
+    """
+    index = graph.view().index
+    bounds = index.offsets_K2[
+        index.keys_K1.searchsorted(np.arange(2 * index.relations + 1) * index.entities)
+    ]
+
+    def splits(directed: int) -> AnyInts:
+        return index.splits_X[bounds[directed] : bounds[directed + 1]]
+
+    found: Ints = np.array(graph.inverse_ids)
+    for relation in np.flatnonzero(found >= 0).tolist():
+        backward, forward = splits(relation + index.relations), splits(int(found[relation]))
+        if not np.array_equal(backward, forward):
+            found[relation] = -1
+    return found
+
+
+def inverse_rows(graph: KnowledgeGraph) -> Ints:
+    """For each relation the row of its inverse in a table that has all directions.
+
+    The first R rows are the graph's relations; behind them stand the inverses it lacks.
+
+    >>> graph = KnowledgeGraph.from_triples([("a", "owns", "b"), ("b", "ownedBy", "a"),
+    ...                                      ("a", "likes", "b"), ("a", "likes", "c")])
+    >>> inverse_rows(graph).tolist()
+    [1, 0, 3]
+    """
+    inverse = split_inverses(graph)
+    added = len(inverse) + np.cumsum(inverse < 0) - 1
+    return np.where(inverse < 0, added, inverse)

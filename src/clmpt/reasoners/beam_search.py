@@ -1,0 +1,138 @@
+"""A link predictor used hop by hop, without any training on queries: the yardstick to beat.
+
+Variables are found one after another, from those farthest from the free variable on; of the ways to
+fill them the likeliest few are kept (a beam). An atom is as likely as the predictor's softmax over
+all entities says; atoms count as independent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from clmpt.logic.formula import Query, Variable
+from clmpt.logic.query_graph import QueryGraph, query_graphs
+from clmpt.predictors.predictor import LinkPredictor
+from clmpt.queries.store import QueryGroup
+from clmpt.reasoners.message_passing.unrolling import filled
+
+# Shapes: n queries, k ways kept for each, E entities, P = n k
+
+_NUMBERS_AT_ONCE = 2**25
+_CERTAIN = 1 - 1e-6  # so that a negated atom is never quite impossible
+
+
+class HopByHop:
+    """Scores are logarithms of likelihoods.
+
+    Left out, and noted, are atoms that would have to be tried for every pair of entities: those of
+    variables that no constant leads to on the way to the free one, and those between an entity and
+    itself.
+    """
+
+    def __init__(self, predictor: LinkPredictor, relations: int, beam: int = 16) -> None:
+        self.predictor, self.relations, self.beam = predictor, relations, beam
+        self.device = predictor.entities_ED.device
+        self.entities = len(predictor.entities_ED)
+
+    @torch.no_grad()
+    def score(self, groups: Sequence[QueryGroup]) -> Tensor:
+        step = max(1, _NUMBERS_AT_ONCE // (self.beam * self.entities))
+        return torch.cat(
+            [
+                self._scores(group.take(slice(start, start + step)))
+                for group in groups
+                for start in range(0, len(group), step)
+            ]
+        )
+
+    def _scores(self, group: QueryGroup) -> Tensor:
+        graphs = query_graphs(group.template).alternatives
+        return torch.stack([self._alternative(graph, group) for graph in graphs]).amax(0)
+
+    def _alternative(self, graph: QueryGraph, group: QueryGroup) -> Tensor:
+        queries = len(group)
+        entity_Pv = {
+            node: torch.from_numpy(filled(term, group, "entities")).to(self.device)
+            for node, term in enumerate(graph.terms)
+            if not isinstance(term, Variable)
+        }  # what each node stands for, in each way to fill the variables so far
+        relation_n = [
+            torch.from_numpy(filled(edge.relation, group, "relations")).to(self.device)
+            for edge in graph.edges
+        ]
+        score_P = torch.zeros(queries, device=self.device)
+        ways = 1
+        for node in _order(graph):
+            likely_PE = self._likely(graph, node, entity_Pv, relation_n, ways)
+            total_nkE = (score_P[:, None] + likely_PE).view(queries, ways, -1)
+            if node == graph.free:
+                return total_nkE.amax(1)
+            best = total_nkE.flatten(1).topk(min(self.beam, total_nkE[0].numel()), 1)
+            way_nk = best.indices // self.entities
+            kept_P = (way_nk + ways * torch.arange(queries, device=self.device)[:, None]).flatten()
+            ways, score_P = best.values.shape[1], best.values.flatten()
+            entity_Pv = {other: found_P[kept_P] for other, found_P in entity_Pv.items()}
+            entity_Pv[node] = (best.indices % self.entities).flatten()
+        return torch.zeros(queries, self.entities, device=self.device)
+
+    def notes(self, query: Query) -> tuple[str, ...]:
+        graphs = query_graphs(query)
+        left_out = sum(_left_out(graph) for graph in graphs.alternatives)
+        if not left_out:
+            return graphs.notes
+        return (*graphs.notes, f"{left_out} atoms that no constant leads to are left out.")
+
+    def _likely(
+        self,
+        graph: QueryGraph,
+        node: int,
+        entity_Pv: dict[int, Tensor],
+        relation_n: list[Tensor],
+        ways: int,
+    ) -> Tensor:
+        """How likely every entity is for a node, by the atoms whose other end is found."""
+        total_PE = torch.zeros(1, self.entities, device=self.device)
+        for edge, relation in zip(graph.edges, relation_n, strict=True):
+            if node == edge.tail and edge.head in entity_Pv:
+                source, backwards = edge.head, 0
+            elif node == edge.head and edge.tail in entity_Pv:
+                source, backwards = edge.tail, self.relations
+            else:
+                continue
+            directed_P = ((relation + backwards) % (2 * self.relations)).repeat_interleave(ways)
+            scores_PE = self.predictor.score_answers(entity_Pv[source], directed_P)
+            log_PE = scores_PE.log_softmax(1)
+            if edge.negated:
+                log_PE = torch.log1p(-log_PE.exp() * _CERTAIN)
+            total_PE = total_PE + log_PE
+        return total_PE
+
+
+def _order(graph: QueryGraph) -> list[int]:
+    """The variables to find, each with a neighbour that is known by then; the free one last."""
+    known = {node for node in range(len(graph.terms)) if graph.is_constant(node)}
+    found: list[int] = []
+    while graph.free not in known:
+        near = {
+            node
+            for edge in graph.edges
+            for node, other in ((edge.head, edge.tail), (edge.tail, edge.head))
+            if node not in known and other in known
+        }
+        if not near:
+            break
+        # Farthest first; names, not places in the text, decide between equals.
+        node = max(near, key=lambda node: (graph.distance[node], str(graph.terms[node])))
+        found.append(node)
+        known.add(node)
+    return found
+
+
+def _left_out(graph: QueryGraph) -> int:
+    known = {*_order(graph), *(n for n in range(len(graph.terms)) if graph.is_constant(n))}
+    return sum(
+        edge.head == edge.tail or not {edge.head, edge.tail} <= known for edge in graph.edges
+    )

@@ -1,0 +1,1 @@
+"""CLMPT, LMPNN and how queries are laid out for them."""

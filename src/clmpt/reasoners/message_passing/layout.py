@@ -1,0 +1,305 @@
+"""Many queries of any shapes -> one batch of index tensors: what is computed, from what, and when.
+
+Layers are unrolled. An update is needed only if it can still reach a free variable, a message is
+computed once however often it is heard, and with `share` so are updates that are equal: those that
+depend on relations alone are common. All of it leaves every answer as it was. The sets that go
+through the encoder are laid end to end, those of a size together, so that nothing is padded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from clmpt.graph.edges import Bools, Ints
+from clmpt.logic.query_graph import query_graphs
+from clmpt.queries.store import QueryGroup
+from clmpt.reasoners.message_passing.state_cache import Memory
+from clmpt.reasoners.message_passing.unrolling import (
+    EXISTENTIAL,
+    FIRST_CONSTANT,
+    FREE,
+    Part,
+    Passing,
+    Trail,
+)
+
+# Shapes: Q queries, G graphs (a query's alternatives), I items, C constants, M messages,
+# U updates, T tokens, B relations of a batch, n queries of a group, S rows of the relation table
+#
+# Items are all that a message or update can be made of, numbered in the order they are computed:
+# the two variables' first embeddings, the constants, and wave by wave messages and updated nodes.
+
+
+@dataclass(frozen=True)
+class Wave:
+    """Messages that are new, then updates; none of them needs another of its kind.
+
+    An update's set is its messages and, last, the node itself. `sizes` lists (size of a set, how
+    many), in the order they lie in `token_T`. What a memory holds already is not updated again:
+    `recalled_V` are its numbers there. `kept_K` are the updates that it is to keep, as `number_K`.
+    """
+
+    source_M: Tensor
+    relation_M: Tensor  # of the batch's relations
+    to_head_M: Tensor
+    negated_M: Tensor
+    recalled_V: Tensor
+    token_T: Tensor
+    sizes: tuple[tuple[int, int], ...]
+    kept_K: Tensor
+    number_K: Tensor
+
+
+@dataclass(frozen=True)
+class QueryBatch:
+    """All that a reasoner needs to know of some queries."""
+
+    entity_C: Tensor
+    relation_B: Tensor  # rows of the predictor's table
+    waves: tuple[Wave, ...]
+    answer_G: Tensor  # the item that an alternative is answered with
+    query_G: Tensor
+    queries: int
+    trails: tuple[Trail, ...]
+
+    @property
+    def tokens(self) -> int:
+        """How many embeddings go through the encoder."""
+        return sum(len(wave.token_T) for wave in self.waves)
+
+    def to(self, device: torch.device) -> QueryBatch:
+        return replace(_moved(self, device), waves=tuple(_moved(w, device) for w in self.waves))
+
+
+_Record = TypeVar("_Record", Wave, QueryBatch)
+
+
+def _moved(record: _Record, device: torch.device) -> _Record:
+    tensors = {name: value for name, value in vars(record).items() if isinstance(value, Tensor)}
+    moved: dict[str, Any] = {name: tensor.to(device) for name, tensor in tensors.items()}
+    return replace(record, **moved)
+
+
+def batch_queries(
+    groups: Sequence[QueryGroup], passing: Passing, memory: Memory | None = None
+) -> QueryBatch:
+    """The queries of all groups, in their order.
+
+    A batch that was made with a memory must be answered with it before the next one is made.
+
+    >>> from clmpt.logic.shapes import shape
+    >>> from clmpt.queries.store import AnswerSets
+    >>> none = AnswerSets(np.zeros(3, np.int64), np.empty(0, np.int64))
+    >>> two_hops = QueryGroup("2p", shape("2p"), np.array([[5], [9]]), np.array([[0, 1], [2, 1]]),
+    ...                       none, none)
+    >>> batch_queries([two_hops], Passing(np.full(4, -1), share=False)).tokens
+    14
+    >>> batch_queries([two_hops], Passing(np.full(4, -1))).tokens  # both end in relation 1
+    12
+    """
+    parts = list(_parts(groups, passing))
+    constants = [values for part in parts for values in part.constants.values()]
+    entity_C, place = _distinct(constants)
+    places = iter(place)
+    for part in parts:
+        for node in part.constants:
+            part.item[node, 0] = next(places) + FIRST_CONSTANT
+    relation_B, place = _distinct([values for part in parts for values in part.rows])
+    places = iter(place)
+    for part in parts:
+        part.rows = [next(places) for _ in part.rows]
+    layout = _Layout(FIRST_CONSTANT + len(entity_C), relation_B, passing.share, memory)
+    depth = max((part.graph.depth for part in parts), default=0)
+    waves = tuple(layout.wave(parts, layer) for layer in range(1, depth + 1))
+    answers = [part.item[part.graph.free, part.graph.depth] for part in parts]
+    return QueryBatch(
+        _tensor(entity_C),
+        _tensor(relation_B),
+        waves,
+        _tensor(_joined(answers)),
+        _tensor(_joined([part.query_n for part in parts])),
+        sum(map(len, groups)),
+        tuple(trail for part in parts for trail in part.trails()),
+    )
+
+
+def _parts(groups: Sequence[QueryGroup], passing: Passing) -> Iterator[Part]:
+    first = 0
+    for number, group in enumerate(groups):
+        query_n = np.arange(first, first + len(group))
+        first += len(group)
+        for alternative, graph in enumerate(query_graphs(group.template).alternatives):
+            yield Part((number, alternative), graph, group, query_n, passing)
+
+
+# --- all shapes together --------------------------------------------------------------------------
+
+
+_Messages = tuple[Tensor, Tensor, Tensor, Tensor]  # source, relation, to head, negated
+_Sets = tuple[Part, int, Ints]  # a node of a part, and its set in each query
+
+
+class _Layout:
+    """Numbers items as waves are laid out."""
+
+    def __init__(self, items: int, relation_B: Ints, share: bool, memory: Memory | None) -> None:
+        self.items, self.relation_B, self.share = items, relation_B, share
+        self.relations = max(len(relation_B), 1)
+        self.code_N = np.empty(0, np.int64)  # messages so far, sorted by code, and their items
+        self.item_N = np.empty(0, np.int64)
+        self.memory = memory if share else None
+        self.state_number = {EXISTENTIAL: 0, FREE: 1}  # in memory, by item
+        self.message_key: dict[int, tuple[int, ...]] = {}
+
+    def wave(self, parts: list[Part], layer: int) -> Wave:
+        """The next layer's messages and updates, of all parts that are that deep."""
+        messages, sets = self.sets(parts, layer)
+        return self.updates(messages, sets, layer)
+
+    def sets(self, parts: list[Part], layer: int) -> tuple[_Messages, dict[int, list[_Sets]]]:
+        """New messages, and by their size the sets of each node to update."""
+        due = [
+            (part, update)
+            for part in parts
+            if layer <= part.graph.depth
+            for update in part.layers[layer - 1]
+        ]
+        codes = [
+            self.code(part, source, edge, to_head, layer)
+            for part, update in due
+            for source, edge, to_head in update.heard
+        ]
+        messages, places = self.messages(codes)
+        heard_by = iter(places)
+        sets: dict[int, list[_Sets]] = {}
+        for part, update in due:
+            columns = [next(heard_by) for _ in update.heard]
+            columns = [*np.sort(columns, axis=0), part.item_before(update.node, layer)]
+            sets.setdefault(len(columns), []).append((part, update.node, np.stack(columns, 1)))
+        return messages, sets
+
+    def updates(self, messages: _Messages, sets: dict[int, list[_Sets]], layer: int) -> Wave:
+        """Numbers the updated nodes: first what a memory recalls, then what is computed."""
+        found = {
+            size: self.distinct_rows(np.concatenate([row for *_, row in sets[size]]))
+            for size in sorted(sets)
+        }
+        numbers = {size: self.numbers(rows) for size, (rows, _) in found.items()}
+        recalled = [number_U[~new_U] for number_U, new_U in numbers.values()]
+        recalled_item, item = self.items, self.items + sum(map(len, recalled))
+        tokens, sizes, kept, updates = [], [], [], 0
+        for size, (rows, place) in found.items():
+            number_U, new_U = numbers[size]
+            item_U = np.where(
+                new_U, np.cumsum(new_U) - 1 + item, np.cumsum(~new_U) - 1 + recalled_item
+            )
+            self.state_number.update(
+                (at, number)
+                for at, number in zip(item_U.tolist(), number_U.tolist(), strict=True)
+                if number >= 0
+            )
+            tokens.append(rows[new_U].ravel())
+            sizes.append((size, int(new_U.sum())))
+            fresh = number_U[new_U]
+            kept.append(np.stack([np.flatnonzero(fresh >= 0) + updates, fresh[fresh >= 0]]))
+            updates += len(fresh)
+            item += len(fresh)
+            recalled_item += int((~new_U).sum())
+            first = 0
+            for part, node, row in sets[size]:
+                part.item[node, layer] = item_U[place[first : first + len(row)]]
+                first += len(row)
+        self.items = item
+        kept_K, number_K = np.concatenate([np.empty((2, 0), np.int64), *kept], 1)
+        return Wave(
+            *messages,
+            _tensor(_joined(recalled)),
+            _tensor(_joined(tokens)),
+            tuple((size, count) for size, count in sizes if count),
+            _tensor(kept_K),
+            _tensor(number_K),
+        )
+
+    def numbers(self, rows: Ints) -> tuple[Ints, Bools]:
+        """Numbers in memory of updates by relations alone, -1 of others; and which are to do."""
+        number_U, new_U = np.full(len(rows), -1), np.ones(len(rows), np.bool_)
+        if self.memory is None:
+            return number_U, new_U
+        nodes = np.array([item for item, number in self.state_number.items() if number >= 0])
+        for row in np.flatnonzero(np.isin(rows[:, -1], nodes)).tolist():
+            *heard, node = rows[row].tolist()
+            keys = [self.message_key.get(message) for message in heard]
+            if None not in keys:
+                key = tuple(sorted(key for key in keys if key is not None))
+                number_U[row], new_U[row] = self.memory.find((key, self.state_number[node]))
+        return number_U, new_U
+
+    def code(self, part: Part, source: int, edge: int, to_head: bool, layer: int) -> Ints:
+        """A message as one number: equal numbers, equal messages."""
+        item_n = part.item_before(source, layer)
+        to_head_n = part.backwards[edge] != to_head
+        negated = part.graph.edges[edge].negated
+        code: Ints = ((item_n * self.relations + part.rows[edge]) * 2 + to_head_n) * 2 + negated
+        return code
+
+    def messages(self, codes: list[Ints]) -> tuple[_Messages, list[Ints]]:
+        """The messages that were not computed before, and the item of every one asked for."""
+        wanted, place = _distinct(codes)
+        new = wanted[~np.isin(wanted, self.code_N, assume_unique=True)]
+        code_N = np.concatenate([self.code_N, new])
+        item_N = np.concatenate([self.item_N, np.arange(self.items, self.items + len(new))])
+        order = np.argsort(code_N)
+        self.code_N, self.item_N = code_N[order], item_N[order]
+        self.items += len(new)
+        item_of = self.item_N[np.searchsorted(self.code_N, wanted)]
+        pair, signs = new // 4, new % 4
+        if self.memory is not None:
+            self.remember(new)
+        message = (
+            _tensor(pair // self.relations),
+            _tensor(pair % self.relations),
+            _tensor(signs >= 2),
+            _tensor(signs % 2 == 1),
+        )
+        return message, [item_of[at] for at in place]
+
+    def remember(self, code_M: Ints) -> None:
+        """Notes the new messages, the last items so far, whose source a memory can know."""
+        first = self.items - len(code_M)
+        for at, code in enumerate(code_M.tolist()):
+            source, relation = divmod(code // 4, self.relations)
+            number = self.state_number.get(source, -1)
+            if number >= 0:
+                row = int(self.relation_B[relation])
+                self.message_key[first + at] = (number, row, code % 4)
+
+    def distinct_rows(self, rows: Ints) -> tuple[Ints, Ints]:
+        """Sets without repetitions where those are shared, and where each went."""
+        if not self.share:
+            return rows, np.arange(len(rows))
+        code = np.zeros(len(rows), np.int64)
+        for column in rows.T:
+            _, code = np.unique(code * self.items + column, return_inverse=True)
+        _, first, place = np.unique(code, return_index=True, return_inverse=True)
+        return rows[first], place
+
+
+def _distinct(arrays: list[Ints]) -> tuple[Ints, list[Ints]]:
+    """The values of some arrays, sorted, and for each array where its values went."""
+    found, place = np.unique(_joined(arrays), return_inverse=True)
+    return found, np.split(place, np.cumsum([len(array) for array in arrays])[:-1])
+
+
+def _joined(arrays: list[Ints]) -> Ints:
+    return np.concatenate([np.empty(0, np.int64), *arrays])
+
+
+def _tensor(array: npt.NDArray[np.integer | np.bool_]) -> Tensor:
+    return torch.from_numpy(np.ascontiguousarray(array))

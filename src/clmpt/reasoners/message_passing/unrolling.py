@@ -1,0 +1,156 @@
+"""One shape, unrolled: which node hears what in which layer, and what fills its queries.
+
+An update is needed only if it can still reach the free variable. Nothing here is a tensor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Literal
+
+import numpy as np
+
+from clmpt.errors import DataError
+from clmpt.graph.edges import Bools, Ints
+from clmpt.logic.formula import Id, Placeholder, Symbol, Variable, placeholders
+from clmpt.logic.query_graph import QueryGraph
+from clmpt.queries.store import QueryGroup
+
+# Shapes: n queries of a group, R relations
+#
+# Items are all that a message or update can be made of; the first are the variables' first
+# embeddings and the constants. `neural/batching.py` numbers the rest.
+
+EXISTENTIAL, FREE, FIRST_CONSTANT = 0, 1, 2
+
+
+@dataclass(frozen=True)
+class Passing:
+    """How messages are passed. `inverse_R`: a relation's inverse row, or -1 (see predictors)."""
+
+    inverse_R: Ints
+    conditional: bool = True  # constants get no messages and keep their embeddings
+    prune: bool = True  # only updates that can reach the free variable
+    share: bool = True  # equal updates once; not for dropout, which makes each its own
+
+
+@dataclass(frozen=True)
+class Trail:
+    """Where a variable's embeddings are: its item in every query of a group, layer by layer.
+
+    Layers whose update cannot reach the free variable are missing.
+    """
+
+    group: int
+    alternative: int
+    variable: Variable
+    items: dict[int, Ints]
+
+
+@dataclass(frozen=True)
+class Update:
+    """A node hears from its neighbours: (neighbour, edge) and whether it is the edge's head."""
+
+    node: int
+    heard: tuple[tuple[int, int, bool], ...]
+
+
+@lru_cache(maxsize=4096)
+def schedule(graph: QueryGraph, conditional: bool, prune: bool) -> tuple[tuple[Update, ...], ...]:
+    """Which nodes are updated in each layer."""
+    nodes = range(len(graph.terms))
+    updated = [n for n in nodes if not (conditional and graph.is_constant(n))]  # eq:conditional
+    heard = {
+        node: tuple(
+            (source, number, to_head)
+            for number, edge in enumerate(graph.edges)
+            for source, target, to_head in (
+                (edge.head, edge.tail, False),
+                (edge.tail, edge.head, True),
+            )
+            if target == node
+        )
+        for node in updated
+    }
+    needed = {graph.free} if prune else set(updated)
+    layers = []
+    for _ in range(graph.depth):
+        layers.append(tuple(Update(node, heard[node]) for node in updated if node in needed))
+        if prune:
+            needed = needed | {source for node in needed for source, *_ in heard.get(node, ())}
+            needed &= set(updated)
+    return tuple(reversed(layers))
+
+
+class Part:
+    """One alternative of a group's queries: its graph, and for each query what fills it."""
+
+    def __init__(
+        self,
+        place: tuple[int, int],
+        graph: QueryGraph,
+        group: QueryGroup,
+        query_n: Ints,
+        passing: Passing,
+    ) -> None:
+        self.place, self.graph, self.query_n = place, graph, query_n
+        self.layers = schedule(graph, passing.conditional, passing.prune)
+        self.constants: dict[int, Ints] = {}
+        self.item: dict[tuple[int, int], Ints] = {}  # of a node after a layer
+        for node, term in enumerate(graph.terms):
+            if not isinstance(term, Variable):
+                self.constants[node] = filled(term, group, "entities")
+            else:
+                first = FREE if node == graph.free else EXISTENTIAL
+                self.item[node, 0] = np.full(len(query_n), first)
+        self.rows: list[Ints] = []
+        self.backwards: list[Bools] = []
+        for edge in graph.edges:
+            directed_n = filled(edge.relation, group, "relations")
+            nearer = graph.distance[edge.head] - graph.distance[edge.tail]
+            row_n, backwards_n = _oriented(directed_n, nearer, passing.inverse_R)
+            self.rows.append(row_n)
+            self.backwards.append(backwards_n)
+
+    def item_before(self, node: int, layer: int) -> Ints:
+        """A node's item when a layer begins."""
+        while (node, layer - 1) not in self.item:
+            layer -= 1
+        return self.item[node, layer - 1]
+
+    def trails(self) -> Iterator[Trail]:
+        for node, term in enumerate(self.graph.terms):
+            if isinstance(term, Variable):
+                items = {layer: at for (own, layer), at in self.item.items() if own == node}
+                yield Trail(*self.place, term, items)
+
+
+def filled(symbol: Symbol, group: QueryGroup, kind: Literal["entities", "relations"]) -> Ints:
+    """What a symbol of a group's template stands for in each of its queries."""
+    if isinstance(symbol, Placeholder):
+        entity_names, relation_names = placeholders(group.template)
+        if kind == "entities":
+            return group.entities[:, entity_names.index(symbol.name)].astype(np.int64)
+        return group.relations[:, relation_names.index(symbol.name)].astype(np.int64)
+    if not isinstance(symbol, Id):
+        raise DataError(f"'{symbol.text}' is a name. Bind the query to a graph first.")
+    return np.full(len(group), symbol.number)
+
+
+def _oriented(directed_n: Ints, nearer: int, inverse_R: Ints) -> tuple[Ints, Bools]:
+    """The row that carries an atom towards the free variable, and whether its head is the tail's.
+
+    A predictor is trained to carry from head to tail. So an atom that is written the other way
+    round is read by its inverse where that has a row of its own; `nearer` is above 0 where the
+    tail is the end nearer to the free variable, and 0 where neither is.
+    """
+    relations = len(inverse_R)
+    relation_n, backwards_n = directed_n % relations, directed_n >= relations
+    inverse_n = inverse_R[relation_n]
+    if nearer:
+        turn_n = (backwards_n == (nearer > 0)) & (inverse_n >= 0)
+    else:
+        turn_n = (inverse_n >= 0) & (inverse_n < relation_n)
+    return np.where(turn_n, inverse_n, relation_n), backwards_n != turn_n

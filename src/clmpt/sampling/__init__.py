@@ -1,0 +1,1 @@
+"""How answered queries are made: walks, symmetries, judging, files."""

@@ -1,0 +1,113 @@
+"""A file of answered queries, shape by shape, that goes on where it was stopped."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import clmpt
+from clmpt.errors import DataError, SamplingError
+from clmpt.graph.builder import tell_more
+from clmpt.graph.knowledge_graph import KnowledgeGraph
+from clmpt.logic.formula import Query
+from clmpt.logic.shapes import name_of
+from clmpt.queries.json_lines import write_json_lines
+from clmpt.queries.store import QueryGroup, QuerySet
+from clmpt.sampling.sampler import Protocol, Sampler
+from clmpt.sampling.walks import Grounder
+from clmpt.storage.files import new_file, open_json, refuse_existing, save_json
+
+Wanted = Sequence[tuple[Query, int]]  # shapes, and how many queries of each
+
+
+def make_queries(
+    graph: KnowledgeGraph,
+    wanted: Wanted,
+    protocol: Protocol,
+    out: Path,
+    seed: int = 0,
+    workers: int = 1,
+    progress: Callable[[str, int], None] = lambda _what, _done: None,
+) -> QuerySet:
+    """Samples queries into the file `out`, names and texts if it ends in .jsonl.
+
+    Finished shapes are kept in `partial_folder(out)` until all are there; the same call goes on
+    with them.
+    """
+    refuse_existing(out)
+    if len({template for template, _ in wanted}) < len(wanted):
+        raise SamplingError("A shape is listed twice.")
+    for template, _ in wanted:
+        Grounder(template, graph.view(*protocol.full))  # refuses what cannot be sampled
+    about = {
+        "graph": graph.fingerprint,
+        "seed": seed,
+        "observed": list(protocol.observed),
+        "full": list(protocol.full),
+        "max_answers": protocol.max_answers,
+        "edges": graph.checksum,
+    }
+    parts = _Parts(out, {**about, "shapes": [[str(query), count] for query, count in wanted]})
+    about["version"] = clmpt.__version__
+    groups, before = [], 0
+    with Sampler(graph, workers) as sampler:
+        for number, (template, count) in enumerate(wanted):
+            group = parts.load(number)
+            if group is None:
+                tell = partial(tell_more, progress, name_of(template), before)
+                group = sampler.sample(template, protocol, count, seed, tell)
+                parts.save(number, group)
+            groups.append(group)
+            before += count
+    made = QuerySet(tuple(groups), about)
+    write_queries(made, graph, out)
+    parts.remove()
+    return made
+
+
+def write_queries(queries: QuerySet, graph: KnowledgeGraph | None, out: Path) -> None:
+    """Names and texts if the file ends in .jsonl, which needs the graph; else arrays."""
+    if out.suffix == ".jsonl" and graph:
+        write_json_lines(queries, graph, out)
+    else:
+        queries.save(out)
+
+
+def partial_folder(out: Path) -> Path:
+    return out.with_name(out.name + ".partial")
+
+
+class _Parts:
+    """Finished shapes beside the output."""
+
+    def __init__(self, out: Path, settings: dict[str, Any]) -> None:
+        self.folder = partial_folder(out)
+        note = self.folder / "settings.json"
+        if not note.exists():
+            with new_file(note) as scratch:
+                save_json(scratch, settings)
+        elif open_json(note) != settings:
+            raise DataError(
+                f"'{self.folder}' is of a run with other settings. Finish that, or remove it."
+            )
+
+    def path(self, number: int) -> Path:
+        return self.folder / f"{number}.queries"
+
+    def load(self, number: int) -> QueryGroup | None:
+        if not self.path(number).exists():
+            return None
+        try:
+            (group,) = QuerySet.open(self.path(number)).groups
+        except (DataError, ValueError):
+            raise DataError(f"'{self.folder}' is damaged. Remove it to start anew.") from None
+        return group
+
+    def save(self, number: int, group: QueryGroup) -> None:
+        QuerySet((group,)).save(self.path(number))
+
+    def remove(self) -> None:
+        shutil.rmtree(self.folder, ignore_errors=True)

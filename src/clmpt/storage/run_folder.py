@@ -1,0 +1,243 @@
+"""A run folder: what was asked for, how far it came, and what it found on the way.
+
+Files are written aside and renamed, so a run that is killed at any moment leaves a folder from
+which the same command goes on. The folder belongs to one graph and one set of settings.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+import clmpt
+from clmpt.errors import DataError
+from clmpt.storage.files import (
+    clear_unfinished,
+    new_file,
+    new_folder,
+    open_json,
+    refuse_existing,
+    save_json,
+)
+from clmpt.training.checkpoint import open_tensors, save_tensors
+
+if sys.platform != "win32":
+    import fcntl
+
+_STATE = "state.safetensors"
+_LOG = "log.jsonl"
+_RUN = "run.json"
+_FINISHED = "finished.json"
+_PROVENANCE = ("started", "versions", "commit", "platform", "threads")
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """An open run. `identity` is what a run must share with this one to go on in it."""
+
+    path: Path
+    identity: dict[str, Any]
+
+    @classmethod
+    def begin(
+        cls, path: Path, identity: dict[str, Any], source: str, fill: Callable[[Path], None]
+    ) -> RunFolder:
+        """A new run, or the one that was begun here; refuses one that is finished."""
+        run = cls.resume(path, identity)
+        if run is None:
+            return cls.create(path, identity, source, fill)
+        if run.is_finished:
+            raise DataError(f"'{path}' is finished already. Choose another folder for a new run.")
+        return run
+
+    @classmethod
+    def create(
+        cls, path: Path, identity: dict[str, Any], source: str, fill: Callable[[Path], None]
+    ) -> RunFolder:
+        """A new folder with what `fill` puts in; refuses to touch one that exists."""
+        with new_folder(path) as scratch:
+            save_json(scratch / _RUN, {"identity": identity, "source": source, **provenance()})
+            (scratch / _LOG).touch()
+            fill(scratch)
+        return cls(path, identity)
+
+    @classmethod
+    def resume(cls, path: Path, identity: dict[str, Any]) -> RunFolder | None:
+        """The run that was begun in `path` with the same identity; None where nothing is.
+
+        What a kill left half written is cleared away.
+        """
+        run = cls.find(path, identity)
+        if run is not None:
+            with run.alone():
+                clear_unfinished(path)
+        return run
+
+    @classmethod
+    def find(cls, path: Path, identity: dict[str, Any]) -> RunFolder | None:
+        """As `resume` does, but nothing is touched."""
+        if not (path / _RUN).exists():
+            refuse_existing(path)
+            return None
+        found = open_json(path / _RUN)
+        other = found.get("identity") if isinstance(found, dict) else None
+        if not isinstance(other, dict):
+            raise DataError(f"'{path / _RUN}' is damaged. Choose another folder for this run.")
+        if other != identity:
+            raise DataError(
+                f"'{path}' holds a run with other settings ({_differences(other, identity)}). "
+                "Use the same settings to go on with it, or choose another folder."
+            )
+        return cls(path, identity)
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Refuses when another process works in the folder; a kill frees it."""
+        if sys.platform == "win32":
+            yield
+            return
+        with (self.path / _RUN).open("rb") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                raise DataError(
+                    f"Another process is at work in '{self.path}'. Wait for it, or stop it."
+                ) from None
+            yield
+
+    # --- how far it came --------------------------------------------------------------------------
+
+    def save_state(self, tensors: Mapping[str, Tensor], progress: Mapping[str, Any]) -> None:
+        """Tensors and numbers in one file, so that they are always of the same moment."""
+        length = (self.path / _LOG).stat().st_size
+        save_tensors(self.path / _STATE, tensors, {**progress, "log_bytes": length})
+
+    def load_state(self) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
+        """What was saved last. What was logged after that moment is forgotten: it comes again."""
+        if not (self.path / _STATE).exists():
+            self._cut_log(0)
+            return None
+        try:
+            tensors, progress = open_tensors(self.path / _STATE)
+            length = int(progress["log_bytes"])
+        except (DataError, KeyError, TypeError, ValueError):
+            raise DataError(
+                f"'{self.path / _STATE}' is damaged. Remove that file to start the run anew."
+            ) from None
+        self._cut_log(length)
+        return tensors, progress
+
+    def finish(self, summary: Mapping[str, Any]) -> None:
+        """Marks the run as done; what was needed to go on is removed."""
+        with new_file(self.path / _FINISHED) as scratch:
+            save_json(scratch, summary)
+        (self.path / _STATE).unlink(missing_ok=True)
+
+    @property
+    def is_finished(self) -> bool:
+        return is_finished(self.path)
+
+    # --- what it found ----------------------------------------------------------------------------
+
+    def log(self, **record: Any) -> None:
+        with (self.path / _LOG).open("a", encoding="utf-8") as file:
+            file.write(json.dumps(record, allow_nan=False) + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+
+    def _cut_log(self, length: int) -> None:
+        if (self.path / _LOG).exists() and (self.path / _LOG).stat().st_size > length:
+            os.truncate(self.path / _LOG, length)
+
+
+def is_finished(folder: str | Path) -> bool:
+    """Whether a folder holds a run that came to its end."""
+    return (Path(folder) / _FINISHED).exists()
+
+
+def read_provenance(folder: str | Path) -> dict[str, Any]:
+    """When, with which versions and where a run was begun."""
+    found = open_json(Path(folder) / _RUN)
+    return {name: found.get(name) for name in _PROVENANCE} if isinstance(found, dict) else {}
+
+
+def read_log(folder: str | Path) -> list[dict[str, Any]]:
+    """The records of a run's log, whose last line may be cut off."""
+    path = Path(folder) / _LOG
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, ValueError) as error:
+        raise DataError(f"'{path}' cannot be read ({error}).") from None
+    records = []
+    for line in lines:
+        try:
+            record = json.loads(line)
+        except (ValueError, RecursionError):
+            continue
+        if isinstance(record, dict):
+            records.append(record)
+    return records
+
+
+def provenance() -> dict[str, Any]:
+    """When, with which versions and on what kind of machine."""
+    return {
+        "started": datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        "versions": {
+            "clmpt": clmpt.__version__,
+            "python": platform.python_version(),
+            "torch": torch.__version__,
+            "numpy": np.__version__,
+        },
+        "commit": _commit(),
+        "platform": f"{platform.system()} {platform.machine()}",
+        "threads": torch.get_num_threads(),
+    }
+
+
+def _commit() -> str | None:
+    """The commit of our own checkout, '-dirty' when it has changes; None when we are installed."""
+    package = Path(clmpt.__file__).parent
+
+    def git(*arguments: str) -> str:
+        done = subprocess.run(
+            ["git", "-C", str(package), *arguments],
+            capture_output=True,
+            text=True,
+            timeout=10,
+            check=True,
+        )
+        return done.stdout.strip()
+
+    try:
+        if Path(git("rev-parse", "--show-toplevel")) / "src" / "clmpt" != package:
+            return None
+        dirty = "-dirty" if git("status", "--porcelain", "--untracked-files=no") else ""
+        return git("rev-parse", "HEAD") + dirty
+    except (OSError, subprocess.SubprocessError):
+        return None
+
+
+def _differences(old: Mapping[str, Any], new: Mapping[str, Any], prefix: str = "") -> str:
+    parts = []
+    for key in dict.fromkeys([*old, *new]):
+        before, now = old.get(key), new.get(key)
+        if isinstance(before, dict) and isinstance(now, dict):
+            if before != now:
+                parts.append(_differences(before, now, f"{prefix}{key}."))
+        elif before != now:
+            parts.append(f"{prefix}{key}: {before} there, {now} here")
+    return "; ".join(parts)

@@ -1,0 +1,1 @@
+"""How models learn: steps, loops that can be stopped, and what they leave behind."""

@@ -1,0 +1,179 @@
+"""Pre-training, step by step. Whoever drives it decides when to validate, save or stop.
+
+What a step does depends only on the settings, the tables and the step's number, never on a
+generator's hidden state: so a run that goes on from saved tables is the run that was not stopped.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Mapping
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from clmpt.errors import TrainingError
+from clmpt.predictors.objectives import Batch, sampled_loss, softmax_loss
+from clmpt.predictors.predictor import BilinearPredictor, EmbeddingPredictor
+from clmpt.queries.links import Links
+from clmpt.settings import Pretraining
+from clmpt.training.stepping import (
+    another_training,
+    is_sane,
+    random_of,
+    restore_training,
+    training_state,
+)
+
+# Shapes: B questions of a batch, P all questions, K negatives
+
+_ORDER, _NEGATIVES = 0, 1  # what random numbers are for, so that no two uses share a stream
+
+
+class Pretrainer:
+    """A predictor, its optimizer and how many steps they have done.
+
+    `result` is what training leads to: the running mean of the tables, or the predictor itself.
+    """
+
+    def __init__(self, predictor: EmbeddingPredictor, links: Links, settings: Pretraining) -> None:
+        if not len(links):
+            raise TrainingError("There are no facts to train on.")
+        self.predictor, self.links, self.settings = predictor, links, settings
+        self.device = predictor.entities_ED.device
+        self.steps_done = 0
+        self.steps_per_epoch = math.ceil(len(links) / settings.batch)
+        self.steps = settings.epochs * self.steps_per_epoch
+        self.batches_per_epoch = max(1.0, len(links) / settings.batch)
+        self.mean_facts = links.facts / self.batches_per_epoch
+        self.optimizer = _optimizer(predictor, settings)
+        self.result = copy.deepcopy(predictor).requires_grad_(False)
+        if not settings.averaging:
+            self.result = predictor
+        loss = self._eager_loss
+        self._loss = torch.compile(loss, dynamic=True) if settings.compile else loss
+        self._order_P: tuple[int, np.ndarray[tuple[int], np.dtype[np.int64]]] | None = None
+
+    def step(self) -> Tensor:
+        """The loss before this step, on the device; reading its value there waits for the step."""
+        settings = self.settings
+        batch, negative_K = self._batch(), self._negatives()
+        for group in self.optimizer.param_groups:
+            group["lr"] = self.learning_rate
+        with torch.autocast(
+            self.device.type, torch.bfloat16, enabled=settings.precision == "bfloat16"
+        ):
+            loss: Tensor = self._loss(batch, negative_K)
+        self.optimizer.zero_grad(set_to_none=True)
+        loss.backward()  # type: ignore[no-untyped-call]
+        self.optimizer.step()
+        self.steps_done += 1
+        if self.result is not self.predictor:
+            self._average()
+        return loss.detach()
+
+    @torch.no_grad()
+    def _average(self) -> None:
+        """Moves the running mean, which is all there is to see of training, towards the tables.
+
+        It follows more closely at first: what the first steps found is soon out of date.
+        """
+        kept = min(self.settings.averaging, (1 + self.steps_done) / (10 + self.steps_done))
+        tables = zip(self.result.parameters(), self.predictor.parameters(), strict=True)
+        for mean, table in tables:
+            mean.lerp_(table, 1 - kept)
+
+    @property
+    def learning_rate(self) -> float:
+        """That of the next step."""
+        left = 1 - self.steps_done / self.steps if self.settings.decay == "linear" else 1.0
+        return self.settings.learning_rate * left
+
+    @property
+    def epoch(self) -> int:
+        """Epochs that are finished."""
+        return self.steps_done // self.steps_per_epoch
+
+    # --- going on where a run was -----------------------------------------------------------------
+
+    def state(self) -> dict[str, Tensor]:
+        found = training_state(self.predictor, self.optimizer)
+        if self.result is not self.predictor:
+            found |= {f"mean.{name}": p for name, p in self.result.named_parameters()}
+        return found
+
+    def restore(self, state: Mapping[str, Tensor], steps_done: int) -> None:
+        rest = dict(state)
+        if self.result is not self.predictor:
+            for name, mean in self.result.named_parameters():
+                saved = rest.pop(f"mean.{name}", None)
+                if saved is None or saved.shape != mean.shape:
+                    raise another_training()
+                mean.copy_(saved)
+        restore_training(self.predictor, self.optimizer, rest)
+        self.steps_done = steps_done
+
+    def mean_loss(self, loss_sum: float, steps: int) -> float:
+        """Per fact: a last, smaller batch of an epoch adds less to the sum."""
+        return loss_sum / min(steps, self.batches_per_epoch)
+
+    @property
+    def is_sane(self) -> bool:
+        return is_sane(self.predictor)
+
+    # --- one step ---------------------------------------------------------------------------------
+
+    def _eager_loss(self, batch: Batch, negative_K: Tensor | None) -> Tensor:
+        settings = self.settings
+        if isinstance(self.predictor, BilinearPredictor):
+            return softmax_loss(self.predictor, batch, settings.regularisation, self.mean_facts)
+        assert negative_K is not None
+        return sampled_loss(
+            self.predictor,
+            batch,
+            negative_K,
+            settings.margin,
+            settings.temperature,
+            self.mean_facts,
+        )
+
+    def _negatives(self) -> Tensor | None:
+        """Entities drawn for the next step, where its loss wants some."""
+        if isinstance(self.predictor, BilinearPredictor):
+            return None
+        entities = len(self.predictor.entities_ED)
+        random = random_of(self.settings.seed, _NEGATIVES, self.steps_done)
+        drawn_K = random.integers(entities, size=self.settings.negatives)
+        return torch.from_numpy(drawn_K).to(self.device)
+
+    def _batch(self) -> Batch:
+        epoch, within = divmod(self.steps_done, self.steps_per_epoch)
+        if self._order_P is None or self._order_P[0] != epoch:
+            random = random_of(self.settings.seed, _ORDER, epoch)
+            self._order_P = epoch, random.permutation(len(self.links))
+        size = self.settings.batch
+        return batch_of(
+            self.links.take(self._order_P[1][within * size : (within + 1) * size]), self.device
+        )
+
+
+def batch_of(links: Links, device: torch.device) -> Batch:
+    """Questions as tensors on a device."""
+    columns = (
+        links.entity_P,
+        links.directed_P,
+        links.answers.counts,
+        links.answers.owners,
+        np.asarray(links.answers.entities, np.int64),
+    )
+    return Batch(*(torch.from_numpy(column).to(device) for column in columns))
+
+
+def _optimizer(predictor: EmbeddingPredictor, settings: Pretraining) -> torch.optim.Optimizer:
+    """Adagrad for the softmax (Lacroix et al.), Adam for sampled negatives (Sun et al.)."""
+    parameters = list(predictor.parameters())
+    if isinstance(predictor, BilinearPredictor):
+        return torch.optim.Adagrad(parameters, settings.learning_rate)
+    return torch.optim.Adam(parameters, settings.learning_rate)
