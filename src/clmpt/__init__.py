@@ -20,13 +20,14 @@ if TYPE_CHECKING:
     from clmpt.answering.answerer import Answer as Answer
     from clmpt.answering.answerer import Answerer as Answerer
     from clmpt.answering.answerer import Answers as Answers
+    from clmpt.answering.answerer import load as load
     from clmpt.errors import ClmptError as ClmptError
-    from clmpt.graph.benchmark_folders import open_graph as open_graph
+    from clmpt.experiments.fitting import fit as fit
     from clmpt.graph.knowledge_graph import KnowledgeGraph as KnowledgeGraph
-    from clmpt.interface import fit as fit
-    from clmpt.interface import load as load
+    from clmpt.graph.opening import open_graph as open_graph
     from clmpt.logic.formula import Query as Query
     from clmpt.logic.parser import parse as parse
+    from clmpt.progress import Progress as Progress
     from clmpt.symbolic.solver import solve as solve
 
 __version__ = "0.1.0"
@@ -37,10 +38,11 @@ _HOMES = {
     "Answers": "clmpt.answering.answerer",
     "ClmptError": "clmpt.errors",
     "KnowledgeGraph": "clmpt.graph.knowledge_graph",
+    "Progress": "clmpt.progress",
     "Query": "clmpt.logic.formula",
-    "fit": "clmpt.interface",
-    "load": "clmpt.interface",
-    "open_graph": "clmpt.graph.benchmark_folders",
+    "fit": "clmpt.experiments.fitting",
+    "load": "clmpt.answering.answerer",
+    "open_graph": "clmpt.graph.opening",
     "parse": "clmpt.logic.parser",
     "solve": "clmpt.symbolic.solver",
 }

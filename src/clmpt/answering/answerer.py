@@ -2,36 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 
+from clmpt.answering.model_folder import GRAPH, REASONER, graph_of, reasoner_in, weights_in
 from clmpt.compute.devices import find_device
 from clmpt.errors import DataError
-from clmpt.graph.benchmark_folders import open_graph, train_split
 from clmpt.graph.knowledge_graph import KnowledgeGraph
+from clmpt.graph.opening import open_graph
+from clmpt.graph.splits import train_split
+from clmpt.graph.stored_names import StoredNames
 from clmpt.logic.formula import Query
 from clmpt.logic.parser import parse
 from clmpt.queries.store import QueryGroup
-from clmpt.reasoners.beam_search import HopByHop
-from clmpt.reasoners.reasoner import NeuralReasoner, Reasoner
-from clmpt.storage.files import new_folder, open_json
-from clmpt.storage.run_folder import is_finished
+from clmpt.reasoners.checkpoint import StoredReasoner, is_reasoner, open_reasoner, replace_reasoner
+from clmpt.reasoners.reasoner import Reasoner
+from clmpt.storage.files import new_folder
 from clmpt.symbolic.solver import solve
-from clmpt.training.checkpoint import (
-    is_reasoner,
-    open_checkpoint,
-    open_reasoner,
-    save_reasoner,
-    save_vocabulary,
-)
 
-# A fitted model's folder: a graph, and a reasoner for it.
-GRAPH = "graph"
-REASONER = "reasoner"
+_ANSWERS = 10  # that are given unless somebody says how many
 
 # known: follows from the facts that the model was trained on.
 # hidden: follows from the graph's facts, but only with such as were kept from training.
@@ -82,45 +75,53 @@ class Answerer:
     """A model and its graph in memory, to be asked in the graph's own names."""
 
     def __init__(
-        self, reasoner: Reasoner, graph: KnowledgeGraph, about: dict[str, Any] | None = None
+        self, reasoner: Reasoner, graph: KnowledgeGraph, stored: StoredReasoner | None = None
     ) -> None:
-        self.reasoner, self.graph, self.about = reasoner, graph, about or {}
+        self.reasoner, self.graph, self.stored = reasoner, graph, stored
         self.trained_on = graph.view(train_split(graph))
 
     @classmethod
     def open(
-        cls, checkpoint: str | Path, graph: str | Path | None = None, device: str = "auto"
+        cls,
+        folder: str | Path,
+        graph: str | Path | None = None,
+        device: str = "auto",
+        trust: Collection[str] = (),
     ) -> Answerer:
-        """A folder made by `fit` or `save`; or by training, a reasoner's or a predictor's (used
-        hop by hop).
+        """A folder made by `fit` or `save`; or by training, a reasoner's or a predictor's, which
+        answers by beam search.
 
-        The graph is opened from where it was in training, unless said otherwise.
+        The graph is opened from where it was in training, unless said otherwise. Classes outside
+        this installation are imported only if `trust` names them.
         """
-        known, model = open_graph(graph or graph_of(checkpoint)), model_of(checkpoint)
-        about = open_json(model / "reasoner.json") if is_reasoner(model) else None
-        return cls(reasoner_of(model, known, find_device(device)), known, about)
+        known, weights = open_graph(graph or graph_of(folder)), weights_in(folder)
+        if not is_reasoner(weights):
+            return cls(reasoner_in(weights, known, find_device(device), trust), known)
+        stored = open_reasoner(weights, known, find_device(device), trust)
+        return cls(stored.model.reasoner(), known, stored)
 
     def save(self, folder: str | Path) -> None:
         """A new folder with the model and its graph, all that is needed to ask it elsewhere."""
-        if not isinstance(self.reasoner, NeuralReasoner):
+        if self.stored is None:
             raise DataError("Only a trained reasoner can be saved with its graph.")
         with new_folder(Path(folder)) as scratch:
             self.graph.save(scratch / GRAPH)
             (scratch / REASONER).mkdir()
-            save_vocabulary(
-                scratch / REASONER, self.graph.entities.names, self.graph.relations.names
-            )
-            save_reasoner(scratch / REASONER, self.reasoner.model, self.about)
+            StoredNames.of(self.graph).save(scratch / REASONER)
+            replace_reasoner(scratch / REASONER, self.stored.model, self.stored.about)
 
-    def ask(self, question: str | Query, limit: int = 10) -> Answers:
-        """The `limit` best of all entities; negated parts speak of what the model believes."""
+    def ask(self, question: str | Query, limit: int | None = None) -> Answers:
+        """The best of all entities: `limit` of them, or as many as the question's own LIMIT says,
+        or ten. Negated parts speak of what the model believes."""
         query = parse(question) if isinstance(question, str) else question
+        chosen = (limit, query.limit, _ANSWERS)
+        most = next(one for one in chosen if one is not None)
         bound = self.graph.bind(query)
         (scores_E,) = self.reasoner.score([QueryGroup.single(bound)])
         if not bool(scores_E.isfinite().all()):
             raise DataError("The model gives scores that are not numbers. Its training went wrong.")
         known, seen = solve(bound, self.graph), solve(bound, self.trained_on)
-        best = torch.topk(scores_E, max(0, min(limit, len(scores_E))))
+        best = torch.topk(scores_E, max(0, min(most, len(scores_E))))
         found = [
             Answer(
                 entity,
@@ -134,49 +135,6 @@ class Answerer:
         return Answers(query, tuple(found), len(known), self.reasoner.notes(bound))
 
 
-def reasoner_of(checkpoint: str | Path, graph: KnowledgeGraph, device: torch.device) -> Reasoner:
-    """What a folder of weights holds, ready to score; refuses a graph with other names."""
-    if is_reasoner(checkpoint):
-        stored = open_reasoner(checkpoint, device)
-        stored.check_graph(graph)
-        return NeuralReasoner(stored.model)
-    found = open_checkpoint(checkpoint, device)
-    found.check_graph(graph)
-    return HopByHop(found.predictor, len(graph.relations))
-
-
-def model_of(folder: str | Path) -> Path:
-    """Where in a folder the weights are: in itself, or in a part of a fitted model's."""
-    folder = Path(folder)
-    if not (folder / GRAPH).is_dir():
-        return folder
-    if (folder / "run.json").exists() and not is_finished(folder):
-        raise DataError(f"'{folder}' is not finished. The command that began it goes on with it.")
-    if not is_reasoner(folder / REASONER):
-        raise DataError(f"'{folder}' is damaged: it has no model. Run what made it again.")
-    return folder / REASONER
-
-
-def graph_of(checkpoint: str | Path) -> str:
-    """Where the graph lies: in a fitted model's folder, or where it lay in training."""
-    folder = Path(checkpoint)
-    if (folder / GRAPH).is_dir():
-        return str(folder / GRAPH)
-    if not any(
-        (folder / name).exists() for name in ("run.json", "predictor.json", "reasoner.json")
-    ):
-        if folder.is_file():
-            raise DataError(
-                f"'{folder}' is a file, not a model. Make a model of it, 'clmpt fit {folder}', or "
-                "ask for exact answers: 'clmpt solve'."
-            )
-        raise DataError(
-            f"'{folder}' is not a model. Make one with 'clmpt fit', or with 'clmpt pretrain' "
-            "and 'clmpt train'."
-        )
-    run = folder / "run.json"
-    about = open_json(run) if run.exists() else None
-    source = about.get("source") if isinstance(about, dict) else None
-    if not isinstance(source, str) or not source or not Path(source).exists():
-        raise DataError(f"The graph of '{checkpoint}' is not where it was. Use --graph FOLDER.")
-    return source
+def load(folder: str | Path, device: str = "auto", trust: Collection[str] = ()) -> Answerer:
+    """A model that `fit` or `Answerer.save` left in a folder, ready to be asked."""
+    return Answerer.open(folder, device=device, trust=trust)

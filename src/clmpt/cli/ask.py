@@ -12,7 +12,7 @@ from typing import Any
 
 from clmpt.answering.answerer import Answerer, Answers, Status
 from clmpt.cli.output import (
-    Table,
+    TerminalTable,
     clean,
     draw_table,
     say,
@@ -21,13 +21,12 @@ from clmpt.cli.output import (
     show_table,
     tell,
 )
-from clmpt.cli.solve import parse_query, read_query
+from clmpt.cli.questions import parse_query, read_query
 from clmpt.errors import ClmptError, SettingError
 from clmpt.logic.drawing import draw_text
-from clmpt.logic.formula import Query, placeholders
+from clmpt.logic.formula import placeholders
 from clmpt.storage.files import new_file, refuse_existing
 
-_ANSWERS = 10
 _BAR = 20  # characters
 WORDS: dict[Status, str] = {
     "known": "known",
@@ -49,20 +48,15 @@ def ask(options: argparse.Namespace) -> int | None:
         if not options.query:
             raise SettingError("--svg draws the answers to one question. Give it on the same line.")
     query = read_query(options) if options.query else None
-    answerer = Answerer.open(options.checkpoint, options.graph, options.device)
+    answerer = Answerer.open(options.folder, options.graph, options.device, options.trust)
     if query is None:
         return _converse(answerer, options)
-    found = _answer(answerer, query, options.limit)
+    found = answerer.ask(query, options.limit)
     if options.svg:
         with new_file(Path(options.svg)) as scratch:
             scratch.write_text(draw_table(answer_table(found, bars=True)), encoding="utf-8")
     _show(found, options)
     return None
-
-
-def _answer(answerer: Answerer, query: Query, limit: int | None) -> Answers:
-    limits = (limit, query.limit, _ANSWERS)
-    return answerer.ask(query, next(one for one in limits if one is not None))
 
 
 def _show(found: Answers, options: argparse.Namespace) -> None:
@@ -87,7 +81,7 @@ def show_answers(found: Answers, titled: bool = True) -> None:
         tell(f"Note: {note}")
 
 
-def answer_table(found: Answers, bars: bool) -> Table:
+def answer_table(found: Answers, bars: bool) -> TerminalTable:
     scores = [one.score for one in found]
     best, worst = max(scores, default=0.0), min(scores, default=0.0)
     rows: list[list[object]] = []
@@ -96,7 +90,7 @@ def answer_table(found: Answers, bars: bool) -> Table:
         bar = ["█" * max(1, round(_BAR * share))] if bars else []
         rows.append([clean(one.label), f"{one.score:.4f}", *bar, WORDS[one.status]])
     headers = ["answer", "score", *([""] if bars else []), "in the graph"]
-    return Table(str(found.query), headers, rows, [_STYLES[one.status] for one in found])
+    return TerminalTable(str(found.query), headers, rows, [_STYLES[one.status] for one in found])
 
 
 def as_plain(found: Answers) -> dict[str, Any]:
@@ -122,7 +116,7 @@ def as_plain(found: Answers) -> dict[str, Any]:
 
 
 def _converse(answerer: Answerer, options: argparse.Namespace) -> int:
-    """Question after question: typed at a prompt, or line by line from a pipe, where a mistake
+    """Question after question: typed at a prompt, or one per line when piped, where a mistake
     makes the exit code 2."""
     typed = sys.stdin.isatty()
     asked: Iterable[str] = sys.stdin
@@ -131,13 +125,13 @@ def _converse(answerer: Answerer, options: argparse.Namespace) -> int:
 
         entities, relations = len(answerer.graph.entities), len(answerer.graph.relations)
         say(f"{entities:,} entities, {relations:,} relations. 'help' says what can be asked.")
-        asked = questions(answerer.graph, Path(options.checkpoint).resolve().name)
-    talk, code = _Talk(answerer, options, typed), 0
+        asked = questions(answerer.graph, Path(options.folder).resolve().name)
+    session, code = _Session(answerer, options, typed), 0
     for number, line in enumerate(asked, 1):
         if line.strip() in ("quit", "exit"):
             break
         try:
-            talk.hear(line.strip())
+            session.handle(line.strip())
         except ClmptError as error:  # a mistake ends a question, not the conversation
             code = 0 if typed else 2
             tell(clean(str(error) if typed else f"line {number}: {error}"))
@@ -149,12 +143,12 @@ def _converse(answerer: Answerer, options: argparse.Namespace) -> int:
 
 
 @dataclass
-class _Talk:
+class _Session:
     answerer: Answerer
     options: argparse.Namespace
     typed: bool
 
-    def hear(self, line: str) -> None:
+    def handle(self, line: str) -> None:
         word, _, rest = line.partition(" ")
         if not line:
             return
@@ -166,7 +160,7 @@ class _Talk:
             self.limit(rest.strip())
         else:
             query = parse_query(line, self.options)
-            found = _answer(self.answerer, query, self.options.limit)
+            found = self.answerer.ask(query, self.options.limit)
             if not self.typed and not self.options.json and not self.options.csv:
                 say(clean(str(query)))  # which of the questions this answers
             _show(found, self.options)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import argparse
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import replace
+from dataclasses import fields, replace
 from multiprocessing import get_context
 from typing import Any
 
-from clmpt.cli.output import Table, show_json, show_table, tell
-from clmpt.experiments.speed import SIZES, measure
+from clmpt.cli.output import TerminalTable, show_json, show_table, tell
+from clmpt.experiments.speed import SIZES, measure_speed
+from clmpt.registry import REASONERS
 
 _GIGA = 1e9
 
@@ -17,24 +18,26 @@ _GIGA = 1e9
 def bench(options: argparse.Namespace) -> None:
     runs: list[tuple[str, tuple[Any, ...]]] = []
     for name in options.sizes:
-        size, steps = SIZES[name], options.steps
-        runs.append((name, (size, "query", steps)))
-        if name == "M":
-            large = replace(size, entities=10 * size.entities)
-            runs.append((f"{name}, negatives shared", (size, "batch", steps)))
-            runs.append((f"{name}, frozen", (size, "query", steps, True)))
-            runs.append((f"{name}, frozen, 10 × entities", (large, "query", steps, True)))
+        size, who, steps = SIZES[name], options.reasoner, options.steps
+        runs.append((name, (size, who, "query", steps)))
+        if name != "M":
+            continue
+        runs.append((f"{name}, negatives shared", (size, who, "batch", steps)))
+        if "frozen" in {setting.name for setting in fields(REASONERS.find(who).Settings)}:
+            large, frozen = replace(size, entities=10 * size.entities), {"frozen": True}
+            runs.append((f"{name}, frozen", (size, who, "query", steps, frozen)))
+            runs.append((f"{name}, frozen, 10 × entities", (large, who, "query", steps, frozen)))
     found = []
     for name, arguments in runs:
         tell(f"Measuring {name} …")
         # A process of its own: the most memory it held is then this run's.
         with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as alone:
-            found.append({"run": name, **alone.submit(measure, *arguments).result()})
+            found.append({"run": name, **alone.submit(measure_speed, *arguments).result()})
     if options.json:
         show_json(found)
         return
-    show_table(Table("Training: a step of 512 queries", *_training(found)))
-    show_table(Table("Inference: scores and ranks of 512 queries", *_inference(found)))
+    show_table(TerminalTable("Training: a step of 512 queries", *_training(found)))
+    show_table(TerminalTable("Inference: scores and ranks of 512 queries", *_inference(found)))
 
 
 def _training(found: list[dict[str, Any]]) -> tuple[list[str], list[list[str]]]:

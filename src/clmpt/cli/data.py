@@ -6,17 +6,12 @@ import argparse
 import shlex
 from pathlib import Path
 
-from clmpt.cli.output import command_name, progress, say, show_json, tell
+from clmpt.cli.output import command_name, say, show_json, tell
+from clmpt.cli.progress_bars import progress_bar
 from clmpt.errors import DataError
-from clmpt.experiments.benchmarks import (
-    ARCHIVE,
-    ARCHIVE_MD5,
-    BENCHMARKS,
-    Download,
-    check_md5,
-    get,
-)
-from clmpt.graph.benchmark_folders import query_splits
+from clmpt.experiments.benchmarks import ARCHIVE, ARCHIVE_MD5, BENCHMARKS, get
+from clmpt.queries.benchmark_files import query_splits
+from clmpt.storage.download import Download, check_md5
 from clmpt.storage.files import refuse_existing
 
 
@@ -25,8 +20,8 @@ def data(options: argparse.Namespace) -> None:
     out = Path(options.out or benchmark.folder)
     refuse_existing(out)
     source = Path(options.origin) if options.origin else _fetched(options.url, out)
-    with progress(None) as show:
-        graph = get(benchmark, source, out, lambda done: show(f"unpacking to {out}, bytes", done))
+    with progress_bar(lambda now: f"{now.stage} to {out}, bytes") as show:
+        graph = get(benchmark, source, out, show)
     counts = {name: len(graph.triples(name)) for name in graph.splits}
     splits = query_splits(out)
     if options.json:
@@ -46,19 +41,13 @@ def _fetched(url: str | None, out: Path) -> Path:
     there = path.exists()
     if there and not path.is_file():
         raise DataError(f"'{path}' is not a file; the archive would be kept there. Move it away.")
-    with progress(None) as show:
-
-        def tell_how_far(done: int, total: int) -> None:
-            of = f" of {total / 1e6:,.0f}" if total else ""
-            show(f"fetching {path.name}: {done / 1e6:,.0f}{of} MB", done)
-
+    with progress_bar(lambda now: f"{now.stage} {path.name}, bytes") as show:
         try:
-            Download(address, path, tell_how_far).run()
+            Download(address, path, show).run()
         except KeyboardInterrupt:
-            tell("Stopped. The same command goes on with what came so far.")
+            tell("Stopped. The same command resumes the download.")
             raise
-    if url is None:
-        with progress(None) as show:
-            check_md5(path, ARCHIVE_MD5, lambda done: show(f"checking {path.name}, bytes", done))
+        if url is None:
+            check_md5(path, ARCHIVE_MD5, show)
     tell(f"{path} {'was there already' if there else 'is kept, for the other benchmarks'}.")
     return path

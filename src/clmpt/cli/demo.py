@@ -11,7 +11,7 @@ from clmpt.answering.answerer import Answers
 from clmpt.cli.ask import as_plain, show_answers
 from clmpt.cli.fit import fit_and_show, show_figures
 from clmpt.cli.output import command_name, duration, say, show_json, tell
-from clmpt.experiments.planning import plan_for
+from clmpt.experiments.fit_settings import fit_settings
 from clmpt.graph.readers import read_graph
 from clmpt.logic.drawing import draw_text
 from clmpt.world import FACTS
@@ -53,8 +53,8 @@ def demo(options: argparse.Namespace) -> None:
     write = tell if options.json else say
     write("The countries of the world: languages, borders, seas, currencies, organisations …")
     device = {"device": options.device} if options.device else {}
-    plan = plan_for(graph, {"pretraining": device, "training": device})
-    made = fit_and_show(graph, plan, out, str(FACTS), options.json)
+    settings = fit_settings(graph, {"pretraining": device, "training": device})
+    made = fit_and_show(graph, settings, out, str(FACTS), options.json)
     model = made.answerer(options.device or "auto")
     found = [(words, model.ask(question, _SHOWN)) for words, question in QUESTIONS]
     if options.json:
@@ -63,15 +63,15 @@ def demo(options: argparse.Namespace) -> None:
                 "folder": str(out),
                 "questions": [{"words": words, **as_plain(answers)} for words, answers in found],
                 "report": made.report,
-                "hop by hop": made.hop_by_hop,
+                "beam search": made.baseline,
             }
         )
         return
     hidden = len(model.graph.triples()) - len(model.graph.triples("train"))
-    say(f"\n{hidden:,} of {graph.index.triples:,} facts were hidden from the model. Each answer is")
-    say("  known                     it follows from the facts that the model has seen")
-    say("  predicted, true (hidden)  it follows only with a hidden fact: well guessed")
-    say("  predicted                 it does not follow from the graph: wrong, or not recorded")
+    say(f"\n{hidden:,} of {graph.index.triples:,} facts were held out from training. An answer is")
+    say("  known                     if it follows from the facts that the model has seen")
+    say("  predicted, true (hidden)  if it follows only with a held-out fact: a good guess")
+    say("  predicted                 if it does not follow from the graph: wrong, or not recorded")
     for words, answers in found:
         _show(words, answers)
     show_figures(made)

@@ -9,54 +9,64 @@ from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
-from clmpt.answering.answerer import GRAPH
+from clmpt.answering.model_folder import GRAPH
 from clmpt.cli.graphs import read_sources
 from clmpt.cli.output import (
-    Table,
+    TerminalTable,
     command_name,
     counted,
     duration,
     say,
     show_json,
     show_table,
-    stages,
     tell,
 )
-from clmpt.cli.pretrain import memory_named
-from clmpt.experiments.fitting import Fitted, begin, divide, fit
-from clmpt.experiments.planning import TRAINED_SHAPES, Estimate, Plan, estimate, plan_for
+from clmpt.cli.progress_bars import stage_bars
+from clmpt.cli.runs import memory_named
+from clmpt.experiments.fit_settings import FitSettings, fit_settings
+from clmpt.experiments.fitting import (
+    TRAINED_SHAPES,
+    Estimate,
+    Fitted,
+    begin,
+    divide,
+    estimate,
+    fit_in_stages,
+)
+from clmpt.experiments.recipes import Fitting, read_recipe
 from clmpt.graph.knowledge_graph import KnowledgeGraph
 from clmpt.graph.readers import split_and_path
 from clmpt.graph.splitting import MOST_HIDDEN
-from clmpt.settings import Fitting, read_recipe
+from clmpt.registry import REASONERS
 from clmpt.storage.files import refuse_existing
-from clmpt.storage.run_folder import is_finished
+from clmpt.storage.run_folder import is_begun, is_finished
 
 _LONG = 12 * 3600.0  # seconds
 
 
 def fit_graph(options: argparse.Namespace) -> None:
     graph, summary = read_sources(options)
-    plan = plan_for(graph, _given(options))
+    settings = fit_settings(graph, _given(options))
     out = Path(options.out or _folder_for(options.sources[0]))
     if options.plan:
-        expected = estimate(graph, plan)
+        divided = divide(graph, settings.fitting)
+        expected = estimate(divided, settings)
         if options.json:
-            show_json({"plan": asdict(plan), "estimate": asdict(expected)})
+            show_json({"plan": settings.as_plain(), "estimate": asdict(expected)})
         else:
-            _show_plan(graph, divide(graph, plan.fitting), plan, expected, say)
+            _show_plan(graph, divided, settings, expected, say)
         return
     if summary.literals:
         tell(f"{counted(summary.literals, 'literal')} left out; --literals keeps them as entities.")
     source = str(split_and_path(options.sources[0])[1].resolve())
-    made = fit_and_show(graph, plan, out, source, options.json)
+    made = fit_and_show(graph, settings, out, source, options.json)
     if options.json:
         show_json(
             {
                 "folder": str(out),
-                "plan": asdict(plan),
+                "plan": settings.as_plain(),
                 "report": made.report,
-                "hop by hop": made.hop_by_hop,
+                "beam search": made.baseline,
             }
         )
         return
@@ -65,28 +75,22 @@ def fit_graph(options: argparse.Namespace) -> None:
 
 
 def fit_and_show(
-    graph: KnowledgeGraph, plan: Plan, out: Path, source: str, as_json: bool = False
+    graph: KnowledgeGraph, settings: FitSettings, out: Path, source: str, as_json: bool = False
 ) -> Fitted:
     """Fits with bars; a folder that is finished is opened at once."""
     done = is_finished(out)
-    if not (out / "run.json").exists():
+    if not is_begun(out):
         refuse_existing(out)
     try:
-        begin(graph, out, plan, source)
+        begin(graph, out, settings, source)
         if not done:
             write, divided = tell if as_json else say, KnowledgeGraph.open(out / GRAPH)
-            _show_plan(graph, divided, plan, estimate(divided, plan), write)
-        with memory_named(), stages() as show:
-            made = fit(
-                graph,
-                out,
-                plan,
-                source,
-                lambda now: show(now.name, now.done, now.total, now.line),
-            )
+            _show_plan(graph, divided, settings, estimate(divided, settings), write)
+        with memory_named(), stage_bars() as show:
+            made = fit_in_stages(graph, out, settings, source, show)
     except KeyboardInterrupt:
-        if (out / "run.json").exists():
-            tell(f"Stopped. The same command goes on from here; '{out}' has all it needs.")
+        if is_begun(out):
+            tell(f"Stopped. The same command resumes; '{out}' has all it needs.")
         raise
     if done:
         tell(f"{out} is finished already; this is what it holds.")
@@ -98,7 +102,7 @@ def _given(options: argparse.Namespace) -> dict[str, Any]:
     tables = read_recipe(options.recipe) if options.recipe else {}
     names = {field.name for field in fields(Fitting)}
     said = {name: vars(options).get(name) for name in names}
-    known = {field.name for field in fields(Plan)}
+    known = {field.name for field in fields(FitSettings)}
     given = {name: dict(table) for name, table in tables.items() if name in known}
     given.setdefault("fitting", {}).update({k: v for k, v in said.items() if v is not None})
     if options.device:
@@ -119,11 +123,12 @@ def _folder_for(source: str) -> str:
 def _show_plan(
     graph: KnowledgeGraph,
     divided: KnowledgeGraph,
-    plan: Plan,
+    settings: FitSettings,
     expected: Estimate,
     write: Callable[[str], None],
 ) -> None:
-    before, model, after = plan.pretraining, plan.reasoning, plan.training
+    before, model, after = settings.pretraining, settings.reasoning, settings.training
+    kind = REASONERS.find(model.reasoner)
     counts = (
         (len(graph.entities), "entities"),
         (len(graph.relations), "relations"),
@@ -133,27 +138,28 @@ def _show_plan(
     took = f"about {duration(expected.seconds)} and {expected.bytes / 2**30:.1f} GB of memory"
     for name, line in (
         ("graph", ", ".join(f"{count:,} {noun}" for count, noun in counts)),
-        ("hidden", _hidden(divided, plan)),
+        ("held out", _held_out(divided, settings)),
         ("predictor", f"{before.model} of rank {before.rank}, at most {before.epochs} epochs"),
-        ("questions", f"{plan.fitting.queries:,} of each of {len(TRAINED_SHAPES)} shapes at most"),
+        (
+            "queries",
+            f"{settings.fitting.queries:,} of each of {len(TRAINED_SHAPES)} shapes at most",
+        ),
         (
             "reasoner",
-            f"{model.reasoner}, {counted(model.encoder_layers, 'encoder layer')}, "
-            f"{counted(model.heads, 'head')}, feed-forward {model.feed_forward}; "
-            f"{steps} of {after.batch} questions",
+            f"{model.reasoner}, {kind.summary(model.settings)}; {steps} of {after.batch} queries",
         ),
         ("estimate", f"{took} on an idle processor"),
     ):
         write(f"{name:<10}{line}")
     if expected.seconds > _LONG:
         write(
-            "          That is long. Ctrl-C stops it and the same command goes on; a lower rank or "
-            "fewer epochs\n          in a --recipe, or a GPU, make it shorter."
+            "          That is long. Ctrl-C stops it and the same command resumes; a lower rank "
+            "or fewer\n          epochs in a --recipe, or a GPU, make it shorter."
         )
 
 
-def _hidden(divided: KnowledgeGraph, plan: Plan) -> str:
-    """How many facts are kept from training, and why not more."""
+def _held_out(divided: KnowledgeGraph, settings: FitSettings) -> str:
+    """How many facts are held out from training, and why not more."""
     counts = {
         name: len(divided.triples(name))
         for name in ("valid", "test")
@@ -162,34 +168,42 @@ def _hidden(divided: KnowledgeGraph, plan: Plan) -> str:
     if not counts:
         return "nothing, so nothing will be measured"
     listed = " and ".join(f"{count:,} {name}" for name, count in counts.items())
-    wanted = min(plan.fitting.hide * len(divided.triples()), 2 * MOST_HIDDEN)
+    wanted = min(settings.fitting.hide * len(divided.triples()), 2 * MOST_HIDDEN)
     few = sum(counts.values()) < 0.9 * wanted - 1
     return listed + ("; more would leave a name without facts" if few else "")
 
 
 def show_figures(made: Fitted) -> None:
-    """Held-out figures by shape, beside those of the predictor alone."""
-    if made.report is None or made.hop_by_hop is None:
-        say("Nothing was measured: no question could be made that needs a hidden fact.")
+    """Held-out figures by shape, beside those of beam search over the predictor alone."""
+    if made.report is None:
+        say("Nothing was measured: no query could be made that needs a held-out fact.")
         return
-    own = str(made.report["model"])
-    hops = {shape["shape"]: shape for shape in made.hop_by_hop["shapes"]}
+    reports = [made.report, *([made.baseline] if made.baseline else [])]
+    by_shape = [{row["shape"]: row["mrr"] for row in report["shapes"]} for report in reports]
     rows: list[list[object]] = []
     for shape in made.report["shapes"]:
-        figures = [shape["mrr"], hops[shape["shape"]]["mrr"]]
+        figures = [found[shape["shape"]] for found in by_shape]
         name = shape["shape"] + "*" * bool(shape["notes"])
         rows.append([name, *(f"{100 * value:.1f}" for value in figures), shape["count"]])
-    means = [f"{100 * report['mean']:.1f}" for report in (made.report, made.hop_by_hop)]
+    means = [f"{100 * report['mean']:.1f}" for report in reports]
     rows.append(["mean", *means, sum(shape["count"] for shape in made.report["shapes"])])
-    say("\nMRR × 100 on questions that need a hidden fact")
-    show_table(Table("", ["shape", own, "hop by hop", "questions"], rows))
-    say("hop by hop: the link predictor alone, one edge after the other")
-    if any(shape["notes"] for shape in made.report["shapes"]):
+    say("\nMRR × 100 on queries that need a held-out fact")
+    names = [str(report["model"]) for report in reports]
+    show_table(TerminalTable("", ["shape", *names, "queries"], rows))
+    _explain_figures(made.report, made.baseline)
+
+
+def _explain_figures(report: dict[str, Any], baseline: dict[str, Any] | None) -> None:
+    if baseline:
+        say(f"{baseline['model']}: over the link predictor alone, as CQD-Beam does")
+    if any(shape["notes"] for shape in report["shapes"]):
         say("*: scored by the paper's convention, as 'some … not' where 'none' was asked")
-    if made.report.get("split") == "valid":
-        say("There is no split 'test': these facts also chose the weights, and flatter them.")
-    if made.report["mean"] < made.hop_by_hop["mean"]:
+    if report.get("split") == "valid":
         say(
-            f"{own} is behind its predictor here. More facts help, and so do more steps: "
-            "[training] in a --recipe."
+            "There is no split 'test': the weights were chosen on these facts, which flatters them."
+        )
+    if baseline and report["mean"] < baseline["mean"]:
+        say(
+            f"{report['model']} is behind its predictor here. More facts help, and so do more "
+            "steps: [training] in a --recipe."
         )

@@ -9,11 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from clmpt.cli.output import Table, progress, say, show_json, show_table
+from clmpt.cli.output import TerminalTable, say, show_json, show_table
+from clmpt.cli.progress_bars import progress_bar
 from clmpt.errors import DataError
-from clmpt.graph.benchmark_folders import open_graph
 from clmpt.graph.edges import Ints
 from clmpt.graph.knowledge_graph import KnowledgeGraph
+from clmpt.graph.opening import open_graph
 from clmpt.graph.readers import ImportSummary, TextOptions, read_graph
 from clmpt.graph.writers import export_graph
 from clmpt.storage.files import refuse_existing
@@ -50,13 +51,13 @@ def read_sources(options: argparse.Namespace) -> tuple[KnowledgeGraph, ImportSum
         graph, summary = open_graph(folders[0]), ImportSummary()
         summary.labels = _count_labels(graph)
         return graph, summary
-    with progress(None) as show:
+    with progress_bar(lambda now: f"{now.done:,} triples read") as show:
         return read_graph(
             options.sources,
             options.labels,
             _text_options(options),
             options.literals,
-            lambda rows: show(f"{rows:,} triples read", rows),
+            show,
         )
 
 
@@ -114,12 +115,12 @@ def info(options: argparse.Namespace) -> None:
         show_json({**document, "biggest relations": names, "degrees": degrees})
         return
     _show_counts(str(options.folder), document)
-    show_table(Table("Biggest relations", ["relation", "triples"], relations))
+    show_table(TerminalTable("Biggest relations", ["relation", "triples"], relations))
     most = max((count for _, count in histogram), default=1)
     bars = [
         (name, count, "█" * max(round(40 * count / most), count > 0)) for name, count in histogram
     ]
-    show_table(Table("Degrees", ["edges", "entities", ""], bars))
+    show_table(TerminalTable("Degrees", ["edges", "entities", ""], bars))
 
 
 def _degree_histogram(degree: Ints) -> list[tuple[str, int]]:
@@ -163,4 +164,4 @@ def _show_counts(title: str, document: dict[str, Any]) -> None:
             ]
         else:
             rows.append((name, value))
-    show_table(Table(title, ["what", "value"], rows))
+    show_table(TerminalTable(title, ["what", "value"], rows))

@@ -20,8 +20,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             stream.reconfigure(
                 errors="replace"
             )  # a terminal that lacks a sign still shows the rest
-    options = parse_arguments(sys.argv[1:] if arguments is None else arguments)
     try:
+        options = parse_arguments(sys.argv[1:] if arguments is None else arguments)
         return int(_command(options.run)(options) or 0)
     except ClmptError as error:
         return _refused(str(error))

@@ -1,4 +1,4 @@
-"""What people and programs get to see: tables on a terminal, tabs in a pipe, JSON when asked."""
+"""What people and programs get to see: tables on a terminal, tabs when piped, JSON when asked."""
 
 from __future__ import annotations
 
@@ -9,9 +9,7 @@ import re
 import shlex
 import shutil
 import sys
-import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,7 +22,7 @@ _PICTURE = 88  # characters that a picture of a terminal is wide
 
 
 @dataclass(frozen=True)
-class Table:
+class TerminalTable:
     """Cells under headers; `styles` colour the rows, where given."""
 
     title: str
@@ -33,8 +31,8 @@ class Table:
     styles: Sequence[str] = ()
 
 
-def show_table(table: Table) -> None:
-    """A drawn table on a terminal; otherwise one line a row with tabs, headers first."""
+def show_table(table: TerminalTable) -> None:
+    """A drawn table on a terminal; when piped, one row per line with tabs, headers first."""
     if not sys.stdout.isatty():
         for row in (table.headers, *table.rows):
             sys.stdout.write("\t".join(clean(str(cell)) for cell in row) + "\n")
@@ -44,7 +42,7 @@ def show_table(table: Table) -> None:
     _print(table, Console())
 
 
-def draw_table(table: Table) -> str:
+def draw_table(table: TerminalTable) -> str:
     """The table as on a terminal, as an SVG picture that needs nothing from elsewhere."""
     from rich._export_format import CONSOLE_SVG_FORMAT
     from rich.box import SIMPLE_HEAD
@@ -56,12 +54,12 @@ def draw_table(table: Table) -> str:
     return console.export_svg(title="clmpt", code_format=no_fonts, unique_id="clmpt")
 
 
-def _print(table: Table, console: Console, box: Box | None = None) -> None:
+def _print(table: TerminalTable, console: Console, box: Box | None = None) -> None:
     from rich.box import HEAVY_HEAD
-    from rich.table import Table as Drawn
+    from rich.table import Table as RichTable
     from rich.text import Text
 
-    drawn = Drawn(box=box or HEAVY_HEAD)
+    drawn = RichTable(box=box or HEAVY_HEAD)
     for number, header in enumerate(table.headers):
         numeric = bool(table.rows) and all(_is_numeric(row[number]) for row in table.rows)
         drawn.add_column(header, justify="right" if numeric else "left", overflow="fold")
@@ -128,91 +126,5 @@ def duration(seconds: float) -> str:
 
 
 def tell(text: str) -> None:
-    """For the person at the terminal, not for a pipe: standard error."""
+    """For the person at the terminal, even when the output is piped: standard error."""
     sys.stderr.write(text + "\n")
-
-
-_EVERY = 30.0  # seconds between lines about a stage where there is no terminal
-
-
-@contextmanager
-def stages() -> Iterator[Callable[[str, int, int, str], None]]:
-    """A function (stage, done, total, line) that draws a bar for each stage and leaves it there;
-    where there is no terminal it tells a line when a stage begins, and now and then."""
-    if not sys.stderr.isatty():
-        told: dict[str, float] = {}
-        first: dict[str, tuple[float, int]] = {}
-
-        def line_by_line(name: str, done: int, total: int, line: str) -> None:
-            now = time.monotonic()
-            if name not in told or now - told[name] > _EVERY:
-                began, before = first.setdefault(name, (now, done))
-                left = (now - began) * (total - done) / (done - before) if done > before else 0.0
-                parts = [f"{name}: {done:,} of {total:,}", line]
-                parts.append(f"{duration(left)} left" if left else "")
-                tell(", ".join(part for part in parts if part))
-                told[name] = now
-
-        yield line_by_line
-        return
-    from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        Progress,
-        TaskID,
-        TextColumn,
-        TimeElapsedColumn,
-        TimeRemainingColumn,
-    )
-
-    bars = Progress(
-        TextColumn("{task.description:<17}"),
-        BarColumn(24),
-        TextColumn("{task.percentage:>3.0f} %"),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(),
-        TextColumn("{task.fields[line]}"),
-        console=Console(stderr=True),
-    )
-    tasks: dict[str, TaskID] = {}
-
-    def finish(names: Sequence[str]) -> None:
-        for name in names:
-            total = bars.tasks[tasks[name]].total
-            bars.update(tasks[name], completed=total or 0)
-
-    with bars:
-
-        def draw(name: str, done: int, total: int, line: str) -> None:
-            if name not in tasks:
-                finish(list(tasks))  # a stage may end early
-                tasks[name] = bars.add_task(name, total=total, line="")
-            bars.update(tasks[name], completed=done, total=total, line=line)
-
-        yield draw
-        finish(list(tasks))
-
-
-@contextmanager
-def progress(total: int | None) -> Iterator[Callable[[str, int], None]]:
-    """A function (what, how many so far) that draws a bar on a terminal and is silent elsewhere."""
-    if not sys.stderr.isatty():
-        yield lambda _what, _done: None
-        return
-    from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        SpinnerColumn,
-        TextColumn,
-        TimeElapsedColumn,
-        TimeRemainingColumn,
-    )
-
-    columns = [SpinnerColumn(), TextColumn("{task.description}")]
-    columns += [BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()] if total else []
-    bar = Progress(*columns, TimeElapsedColumn(), console=Console(stderr=True), transient=True)
-    with bar:
-        task = bar.add_task("", total=total)
-        yield lambda what, done: bar.update(task, description=what, completed=done)

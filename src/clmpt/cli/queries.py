@@ -8,14 +8,19 @@ import re
 import time
 from pathlib import Path
 
-from clmpt.cli.output import Table, clean, progress, say, show_json, show_table, tell
+from clmpt.cli.output import TerminalTable, clean, say, show_json, show_table, tell
+from clmpt.cli.progress_bars import progress_bar
 from clmpt.errors import DataError, SamplingError
-from clmpt.graph.benchmark_folders import FULL, OBSERVED, open_graph, query_splits, read_queries
 from clmpt.graph.knowledge_graph import KnowledgeGraph
+from clmpt.graph.opening import open_graph
+from clmpt.graph.splits import FULL, OBSERVED
 from clmpt.logic.formula import Query
 from clmpt.logic.shapes import shape
-from clmpt.queries.json_lines import NEEDS_GRAPH, instantiate, open_queries
+from clmpt.progress import Progress
+from clmpt.queries.benchmark_files import query_splits, read_queries
+from clmpt.queries.opening import NEEDS_GRAPH, open_queries
 from clmpt.queries.store import QueryGroup, QuerySet
+from clmpt.queries.templates import instantiate
 from clmpt.sampling.making import make_queries, partial_folder, write_queries
 from clmpt.sampling.sampler import MOST_HARD, Protocol
 from clmpt.storage.files import refuse_existing
@@ -31,13 +36,10 @@ def sample_queries(options: argparse.Namespace) -> None:
     wanted = [_wanted(text, options.count) for text in options.shapes]
     workers = options.workers or os.cpu_count() or 1
     try:
-        with progress(sum(count for _, count in wanted)) as show:
+        with progress_bar() as show:
             made = make_queries(graph, wanted, protocol, out, options.seed, workers, show)
     except KeyboardInterrupt:
-        tell(
-            "Stopped. The same command goes on from here; to start anew remove "
-            f"'{partial_folder(out)}'."
-        )
+        tell(f"Stopped. The same command resumes; to start again remove '{partial_folder(out)}'.")
         raise
     _show_groups(made, options, out, time.perf_counter() - started, wanted)
 
@@ -93,7 +95,7 @@ def _show_groups(
             {"file": str(path), "shapes": listed, **queries.about, "seconds": round(seconds, 2)}
         )
     else:
-        show_table(Table(f"{len(queries):,} queries in {path}", headers, rows))
+        show_table(TerminalTable(f"{len(queries):,} queries in {path}", headers, rows))
     for group, (_, count) in zip(queries.groups, wanted or [], strict=False):
         if len(group) < count:
             tell(f"{group.name}: only {len(group):,} of {count:,}; more are too rare, or none.")
@@ -105,10 +107,10 @@ def verify(options: argparse.Namespace) -> int:
     rows, wrong = [], 0
     for split in splits:
         groups = read_queries(folder, split)
-        with progress(sum(len(group) for group in groups)) as show:
-            done = 0
+        done, total = 0, sum(len(group) for group in groups)
+        with progress_bar() as show:
             for group in groups:
-                show(f"{split} {group.name}", done)
+                show(Progress(f"{split} {group.name}", done, total))
                 found = verify_group(group, graph, split)
                 done += len(group)
                 wrong += not found.is_perfect
@@ -137,7 +139,7 @@ def verify(options: argparse.Namespace) -> int:
             }
         )
     else:
-        show_table(Table(f"Stored and recomputed answers, {folder}", headers, rows))
+        show_table(TerminalTable(f"Stored and recomputed answers, {folder}", headers, rows))
         total = sum(row[2] for row in rows)
         say(f"all {total:,} agree" if not wrong else f"{wrong} of {len(rows)} rows disagree")
     return int(wrong > 0)
@@ -173,7 +175,7 @@ def show_hardness(options: argparse.Namespace) -> None:
             }
         )
     else:
-        show_table(Table(f"Links that hard answers are missing, {folder}", headers, rows))
+        show_table(TerminalTable(f"Links that hard answers are missing, {folder}", headers, rows))
 
 
 def _benchmark(options: argparse.Namespace) -> tuple[Path, KnowledgeGraph, list[str]]:

@@ -9,20 +9,29 @@ from dataclasses import replace
 from pathlib import Path
 
 from clmpt.cli.output import (
-    Table,
+    TerminalTable,
     command_name,
     duration,
     say,
     show_json,
     show_table,
-    stages,
     tell,
 )
-from clmpt.cli.pretrain import memory_named
+from clmpt.cli.progress_bars import stage_bars
+from clmpt.cli.runs import memory_named
 from clmpt.compute.devices import find_device
 from clmpt.errors import DataError
-from clmpt.experiments.entries import Entry, distinct, entries_in
-from clmpt.experiments.planning import idle_peak
+from clmpt.experiments.costs import idle_peak
+from clmpt.experiments.entries import entries_in
+from clmpt.experiments.recipes import (
+    LONGEST_NAME,
+    Tables,
+    assigned,
+    changed,
+    read_recipe,
+    reasoner_in,
+    with_reasoner,
+)
 from clmpt.experiments.records import Variant
 from clmpt.experiments.reproduction import (
     Recipe,
@@ -30,16 +39,15 @@ from clmpt.experiments.reproduction import (
     check_folder,
     graph_differs,
     label,
-    parts_of,
     reproduce,
-    works_of,
+    stages_of,
 )
-from clmpt.experiments.stages import read_report
-from clmpt.graph.benchmark_folders import open_graph
 from clmpt.graph.knowledge_graph import KnowledgeGraph
+from clmpt.graph.opening import open_graph
 from clmpt.pages.comparison import caveats, compare, main_table, renew, save
+from clmpt.pages.entry import Entry, distinct
 from clmpt.pages.published import title_of
-from clmpt.settings import LONGEST_NAME, Tables, assigned, changed, read_recipe
+from clmpt.pages.report_folder import read_report
 from clmpt.storage.files import refuse_existing
 
 _PAGE = "report"
@@ -58,17 +66,10 @@ def reproduce_experiment(options: argparse.Namespace) -> None:
     begin(graph, data, out)
     _show_plan(recipe, graph, data, out, workers, to_error=options.json)
     try:
-        with memory_named(), stages() as show:
-            made = reproduce(
-                graph,
-                data,
-                recipe,
-                out,
-                workers,
-                lambda now: show(now.name, now.done, now.total, now.line),
-            )
+        with memory_named(), stage_bars() as show:
+            made = reproduce(graph, data, recipe, out, workers, show)
     except KeyboardInterrupt:
-        tell(f"Stopped. The same command goes on from here; '{out}' has all it needs.")
+        tell(f"Stopped. The same command resumes; '{out}' has all it needs.")
         raise
     entries = entries_in(out, _left_out)
     renew(compare(entries), out / _PAGE)
@@ -81,14 +82,10 @@ def _tables(options: argparse.Namespace) -> Tables:
     tables = read_recipe(options.recipe)
     tables = {name: table for name, table in tables.items() if name != "fitting"}
     if options.reasoner:
-        model = tables.setdefault("reasoning", {})
-        if model.get("reasoner", "clmpt") != options.reasoner:
-            model.pop("conditional", None)  # what is usual differs from reasoner to reasoner
-            model["frozen"] = options.reasoner == "lmpnn"
-        model["reasoner"] = options.reasoner
+        tables["reasoning"] = with_reasoner(tables.get("reasoning", {}), options.reasoner)
     tables = changed(tables, asked)
     about = tables.setdefault("experiment", {})
-    set_here = {assigned(one)[:2] for one in asked}
+    set_here = {assigned(one, reasoner_in(tables))[:2] for one in asked}
     if options.name:
         about["name"] = options.name
     elif (options.reasoner or asked) and ("experiment", "name") not in set_here:
@@ -105,7 +102,8 @@ def _name(tables: Tables, is_another: bool, changes: list[str]) -> str:
     """A variant's name: the recipe's or the reasoner's, then the changes that it does not tell."""
     own = "" if is_another else tables["experiment"].get("name", "")
     told = () if own else ("reasoner", "conditional", "frozen")
-    rest = [one for one in changes if assigned(one)[1] not in (*told, "published", "device")]
+    quiet, chosen = (*told, "published", "device"), reasoner_in(tables)
+    rest = [one for one in changes if assigned(one, chosen)[1] not in quiet]
     name = ", ".join([own or label(Recipe.of(tables).reasoning), *rest])
     return name if len(name) <= LONGEST_NAME else f"{name[: LONGEST_NAME - 1]}…"
 
@@ -126,18 +124,18 @@ def _show_plan(
         tell(f"The recipe is for {title}, and this graph is another: {'; '.join(differ)}.")
     device = find_device(recipe.training.device)
     peak = idle_peak() if device.type == "cpu" else None
-    works, left = works_of(recipe, graph, workers), 0.0
-    for part, work in zip(parts_of(recipe, data, out), works, strict=True):
-        state = "done already" if part.is_done else "begun" if part.is_begun else "to do"
-        if peak and not part.is_done:
-            left += work.seconds(peak)
-            takes = duration(work.seconds(peak))
-            state = f"begun, at most about {takes}" if part.is_begun else f"about {takes}"
-        say_it(f"  {part.name:<20}{state}")
+    left = 0.0
+    for stage in stages_of(recipe, graph, data, out, workers):
+        state = "done already" if stage.is_done else "begun" if stage.is_begun else "to do"
+        if peak and not stage.is_done:
+            left += stage.work.seconds(peak)
+            takes = duration(stage.work.seconds(peak))
+            state = f"begun, at most about {takes}" if stage.is_begun else f"about {takes}"
+        say_it(f"  {stage.name:<20}{state}")
     if left:
-        say_it(f"About {duration(left)} in all on an idle processor, less where data is there.")
+        say_it(f"About {duration(left)} in all on an idle processor, less if queries are there.")
     if not peak:
-        say_it(f"How long that takes on {device} shows when it has begun.")
+        say_it(f"There is no estimate for {device}; progress shows the time left.")
 
 
 def _show_result(
@@ -163,7 +161,7 @@ def _show_tables(entries: list[Entry]) -> None:
     for benchmark in dict.fromkeys(entry.benchmark for entry in entries):
         own = [entry for entry in entries if entry.benchmark == benchmark]
         table = main_table(own, benchmark)
-        show_table(Table(benchmark, table.headers, table.rows))
+        show_table(TerminalTable(benchmark, table.headers, table.rows))
         found = caveats(own)
         if found:
             tell(f"Published rows: {' '.join(found)}")

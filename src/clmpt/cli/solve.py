@@ -7,27 +7,13 @@ import sys
 import time
 from pathlib import Path
 
-from clmpt.cli.output import Table, clean, say, show_csv, show_json, show_table
-from clmpt.logic.formula import Limits, Query
-from clmpt.logic.parser import parse
-from clmpt.logic.shapes import SHAPES, shape
-
-
-def read_query(options: argparse.Namespace) -> Query:
-    return parse_query(sys.stdin.read() if options.query == "-" else options.query, options)
-
-
-def parse_query(text: str, options: argparse.Namespace) -> Query:
-    """A question in any language, or a shape by its name."""
-    text = text.strip()
-    if text in SHAPES:
-        return shape(text)
-    return parse(text, Limits(atoms=options.max_atoms, disjuncts=options.max_alternatives))
+from clmpt.cli.output import TerminalTable, clean, say, show_csv, show_json, show_table
+from clmpt.cli.questions import read_query
 
 
 def solve_query(options: argparse.Namespace) -> None:
     from clmpt.cli.graphs import chosen_view
-    from clmpt.graph.benchmark_folders import open_graph
+    from clmpt.graph.opening import open_graph
     from clmpt.symbolic.solver import solve
 
     query = read_query(options)
@@ -61,7 +47,7 @@ def solve_query(options: argparse.Namespace) -> None:
         return
     labelled = any(label != name for label, name, _ in shown)
     headers = ["answer", "name"] if labelled else ["answer"]
-    show_table(Table(str(query), headers, [row[: len(headers)] for row in shown]))
+    show_table(TerminalTable(str(query), headers, [row[: len(headers)] for row in shown]))
     rest = f", {len(shown):,} shown" if len(shown) < len(found) else ""
     where = " + ".join(graph.observed)
     noun = "answer" if len(found) == 1 else "answers"
@@ -92,7 +78,7 @@ def translate(options: argparse.Namespace) -> None:
 
     query, inverse = read_query(options), None
     if options.graph:
-        from clmpt.graph.benchmark_folders import open_graph
+        from clmpt.graph.opening import open_graph
 
         graph = open_graph(options.graph)
         known = graph.inverse_ids

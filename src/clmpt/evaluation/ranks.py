@@ -6,7 +6,6 @@ alike gets the middle, not the top.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import asdict, dataclass
 
 import numpy as np
@@ -14,17 +13,14 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from clmpt.compute.chunks import rows_at_once
 from clmpt.errors import DataError
-from clmpt.graph.knowledge_graph import KnowledgeGraph
-from clmpt.predictors.predictor import LinkPredictor
-from clmpt.queries.links import Links, known_answers, links_of
 from clmpt.queries.store import AnswerSets
 
 # Shapes: B questions of a chunk, E entities, T answers to rank
 
 Floats = npt.NDArray[np.float64]
 
-_SCORES_AT_ONCE = 2**25  # numbers in memory while ranking, 128 MiB
 _MANY_ANSWERS = 200  # from here on sorting a question's scores costs less than a look per answer
 
 
@@ -90,7 +86,7 @@ def filtered_ranks(scores_BE: Tensor, wanted: AnswerSets, known: AnswerSets) -> 
             above, not_below = rivals_BE[row] > scores[at], rivals_BE[row] >= scores[at]
             rank_T[at] = 1 + (np.count_nonzero(above) + np.count_nonzero(not_below)) / 2
     else:
-        step = max(1, _SCORES_AT_ONCE // scores_BE.shape[1])
+        step = rows_at_once(scores_BE.shape[1])
         for start in range(0, len(few_T), step):
             part = few_T[start : start + step]
             rival_TE, own_T1 = scores_BE[row_T[part]], score_T[part, None]
@@ -104,42 +100,6 @@ def filtered_ranks(scores_BE: Tensor, wanted: AnswerSets, known: AnswerSets) -> 
         better_T = len(rivals_E) - above_T
         rank_T[own] = (1 + better_T + (above_T - below_T) / 2).cpu()
     return rank_T
-
-
-def link_ranks(
-    predictor: LinkPredictor,
-    wanted: Links,
-    known: AnswerSets,
-    report: Callable[[int], None] = lambda _done: None,
-) -> Floats:
-    """The filtered rank of every answer to every one-hop question, in their order."""
-    entities, device = len(predictor.entities_ED), predictor.entities_ED.device
-    step = max(1, _SCORES_AT_ONCE // max(entities, 1))
-    ranks = [np.empty(0)]
-    with torch.inference_mode():
-        for start in range(0, len(wanted), step):
-            rows = np.arange(start, min(start + step, len(wanted)))
-            part = wanted.take(rows)
-            scores_BE = predictor.score_answers(
-                torch.from_numpy(part.entity_P).to(device),
-                torch.from_numpy(part.directed_P).to(device),
-            )
-            ranks.append(filtered_ranks(scores_BE, part.answers, known.take(rows)))
-            report(int(rows[-1]) + 1)
-    return np.concatenate(ranks)
-
-
-def evaluate_links(
-    predictor: LinkPredictor,
-    graph: KnowledgeGraph,
-    split: str,
-    report: Callable[[int], None] = lambda _done: None,
-) -> Figures:
-    """Every fact of a split asked from both ends, known answers of all splits filtered out."""
-    links = links_of(graph, split)
-    if not len(links):
-        raise DataError(f"The split '{split}' has no facts to measure with.")
-    return figures(link_ranks(predictor, links, known_answers(graph, links), report))
 
 
 def united(easy: AnswerSets, hard: AnswerSets) -> AnswerSets:

@@ -1,107 +1,149 @@
-"""From a graph to a model that can be asked: hide facts, pre-train, sample, train, measure.
+"""From a graph to a model that can be asked: hold out facts, pre-train, sample, train, measure.
 
 Everything happens in one folder, stage by stage. A stage that is done is not done again, and one
-that was cut off goes on where it was, so the same call always leads to the same folder.
+that was interrupted resumes, so the same call always leads to the same folder.
 """
 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
-
-from clmpt.answering.answerer import GRAPH, REASONER, Answerer
-from clmpt.experiments.planning import TRAINED_SHAPES, Plan, plan_for
-from clmpt.experiments.stages import (
-    Stage,
-    counted,
-    make_predictor,
-    make_reasoner,
-    measure,
-    predictor_in,
-    read_report,
-    reasoner_in,
+from clmpt.answering.answerer import Answerer
+from clmpt.answering.model_folder import GRAPH, REASONER
+from clmpt.experiments.costs import (
+    BEAM_ROWS,
+    idle_peak,
+    measuring_work,
+    predictor_width,
+    pretraining_work,
+    sampling_work,
+    training_work,
 )
-from clmpt.graph.benchmark_folders import FULL, OBSERVED, train_split
+from clmpt.experiments.fit_settings import FitSettings, fit_settings
+from clmpt.experiments.recipes import Fitting
+from clmpt.experiments.stages import (
+    Measured,
+    Stage,
+    perform,
+    predictor_alone,
+    predictor_stage,
+    reasoner_stage,
+    report_stage,
+    stored_reasoner,
+)
 from clmpt.graph.knowledge_graph import KnowledgeGraph
+from clmpt.graph.opening import open_graph
+from clmpt.graph.splits import FULL, OBSERVED, has_facts, train_split
 from clmpt.graph.splitting import hold_out, in_one_split
 from clmpt.logic.shapes import EPFO, NEGATION, shape
+from clmpt.pages.report_folder import is_report, read_report
+from clmpt.progress import ReportProgress, part_of, silent
 from clmpt.queries.store import QuerySet
-from clmpt.reasoners.reasoner import Reasoner
-from clmpt.sampling.making import Wanted, make_queries, partial_folder
+from clmpt.registry import REASONERS
+from clmpt.sampling.making import make_queries, partial_folder
 from clmpt.sampling.sampler import MOST_HARD, Protocol
-from clmpt.settings import Fitting
 from clmpt.storage.run_folder import RunFolder
-from clmpt.training.runs import has_facts
 
 PREDICTOR = "predictor"
 TRAIN_QUERIES = "train.queries"
 TEST_QUERIES = "test.queries"
 REPORT = "report"
-HOP_REPORT = "report-hop-by-hop"
+BASELINE_REPORT = "report-beam-search"
+TRAINED_SHAPES: tuple[str, ...] = (
+    *("1p", "2p", "3p", "2i", "3i", "ip", "pi", "up"),
+    *("2in", "3in", "inp", "pin", "pni"),
+)
 MEASURED_SHAPES: tuple[str, ...] = (*EPFO, *NEGATION)
-_ONE_THREAD = 200  # entities, up to which tensors are so small that more threads only wait
+
+
+def fit(
+    graph: KnowledgeGraph | str | Path,
+    folder: str | Path,
+    settings: Mapping[str, Mapping[str, Any]] | None = None,
+    progress: ReportProgress = silent,
+    device: str = "auto",
+) -> Answerer:
+    """A model of the graph, made in `folder`, which keeps every stage of it.
+
+    The same call on a folder that was interrupted resumes it, and on a finished one opens it.
+    What is not in `settings` (tables fitting, pretraining, reasoning and training, as in a recipe)
+    is chosen from the size of the graph. A tenth of the facts is held out from training to measure
+    with; with `{"fitting": {"hide": 0}}` none is.
+    """
+    known = graph if isinstance(graph, KnowledgeGraph) else open_graph(graph)
+    given = {name: dict(table) for name, table in (settings or {}).items()}
+    for table in ("pretraining", "training"):
+        given.setdefault(table, {}).setdefault("device", device)
+    return fit_in_stages(known, folder, fit_settings(known, given), progress=progress).answerer(
+        device
+    )
 
 
 @dataclass(frozen=True)
 class Fitted:
-    """What a fit has made. Without hidden facts there is nothing to measure by, and no reports."""
+    """What a fit has made. Without held-out facts there is nothing to measure, and no reports."""
 
     folder: Path
+    settings: FitSettings
     report: dict[str, Any] | None
-    hop_by_hop: dict[str, Any] | None  # the same of the predictor alone
+    baseline: dict[str, Any] | None  # the same of beam search over the predictor alone
 
     def answerer(self, device: str = "auto") -> Answerer:
-        return Answerer.open(self.folder, device=device)
+        return Answerer.open(self.folder, device=device, trust=trusted_by(self.settings))
 
 
-def fit(
+@dataclass(frozen=True)
+class Estimate:
+    """What a fit takes, roughly."""
+
+    seconds: float
+    bytes: int
+
+
+def fit_in_stages(
     graph: KnowledgeGraph,
     out: str | Path,
-    plan: Plan | None = None,
+    settings: FitSettings | None = None,
     source: str = "",
-    progress: Callable[[Stage], None] = lambda _stage: None,
+    progress: ReportProgress = silent,
 ) -> Fitted:
-    """Makes a model of the graph in the folder `out`, or goes on with what was begun there.
+    """Makes a model of the graph in the folder `out`, or resumes what was begun there.
 
-    What is hidden, `divide` says. Ctrl-C and a kill lose a little time, nothing else. Where all is
-    done already, what is there is returned at once.
+    What is held out, `divide` says. Ctrl-C and a kill lose a little time, nothing else. Where all
+    is done already, what is there is returned at once.
     """
-    out, plan = Path(out), plan or plan_for(graph)
-    run = begin(graph, out, plan, source)
+    out, settings = Path(out), settings or fit_settings(graph)
+    run = begin(graph, out, settings, source)
     with run.alone():
-        divided = KnowledgeGraph.open(out / GRAPH)
-        with _threads(1 if len(divided.entities) <= _ONE_THREAD else torch.get_num_threads()):
-            _Work(out, divided, plan, progress).do()
+        for name in (TRAIN_QUERIES, TEST_QUERIES):
+            if (out / name).exists():  # a kill may have come before this was cleared away
+                shutil.rmtree(partial_folder(out / name), ignore_errors=True)
+        perform(stages_of(KnowledgeGraph.open(out / GRAPH), settings, out), progress)
         if not run.is_finished:
             run.finish({})
-    return Fitted(out, _read_report(out / REPORT), _read_report(out / HOP_REPORT))
+    reports = (out / REPORT, out / BASELINE_REPORT)
+    return Fitted(out, settings, *(read_report(p) if is_report(p) else None for p in reports))
 
 
-def begin(graph: KnowledgeGraph, out: Path, plan: Plan, source: str = "") -> RunFolder:
+def begin(graph: KnowledgeGraph, out: Path, settings: FitSettings, source: str = "") -> RunFolder:
     """The folder of a fit with the divided graph in it, new or as it was left."""
-    settings = asdict(plan)
+    plain = settings.as_plain()
     for table in ("pretraining", "training"):
-        settings[table].pop("device")  # a model that was made elsewhere is opened here
-    identity = {
-        "kind": "fit",
-        **settings,
-        "graph": {"fingerprint": graph.fingerprint, "edges": graph.checksum},
-    }
+        plain[table].pop("device")  # a model that was made elsewhere is opened here
+    identity = {"kind": "fit", **plain, "graph": graph.identity}
     run = RunFolder.resume(out, identity)
     if run is None:
-        divided = divide(graph, plan.fitting)
+        divided = divide(graph, settings.fitting)
         run = RunFolder.create(out, identity, source, lambda folder: divided.save(folder / GRAPH))
     return run
 
 
 def divide(graph: KnowledgeGraph, settings: Fitting) -> KnowledgeGraph:
-    """The graph as it is trained on: with facts hidden, or with all of them in one split.
+    """The graph as it is trained on: with facts held out, or with all of them in one split.
 
     A graph that comes with facts in 'train' and in 'valid' or 'test' stays as it is.
     """
@@ -112,113 +154,126 @@ def divide(graph: KnowledgeGraph, settings: Fitting) -> KnowledgeGraph:
     return graph if len(graph.splits) == 1 else in_one_split(graph)
 
 
-@contextmanager
-def _threads(count: int) -> Iterator[None]:
-    """Small tensors are handled faster by one thread than by several that wait for each other."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(count)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
+def estimate(graph: KnowledgeGraph, settings: FitSettings) -> Estimate:
+    """Time and memory of all stages on the processor, from a short measurement of its speed."""
+    works = [stage.work for stage in stages_of(graph, settings, Path())]
+    peak = idle_peak()
+    return Estimate(
+        sum(work.seconds(peak) for work in works), int(max(work.memory for work in works))
+    )
 
 
-@dataclass(frozen=True)
-class _Work:
-    """The stages, each of which looks at what is there before it does anything."""
+def trusted_by(settings: FitSettings) -> list[str]:
+    """The classes that the settings name: a folder made with them may import them."""
+    return [settings.pretraining.model, settings.reasoning.reasoner]
 
-    out: Path
-    graph: KnowledgeGraph
-    plan: Plan
-    progress: Callable[[Stage], None]
 
-    def do(self) -> None:
-        self.pretrain()
-        self.sample()
-        self.train()
-        self.measure()
+# --- the stages -----------------------------------------------------------------------------------
 
-    def pretrain(self) -> None:
-        make_predictor(
-            self.graph, self.plan.pretraining, self.out / PREDICTOR, self.source, self.progress
+
+def stages_of(graph: KnowledgeGraph, settings: FitSettings, out: Path) -> list[Stage]:
+    """The stages of a fit in their order; `graph` is divided already."""
+    before, model, after = settings.pretraining, settings.reasoning, settings.training
+    source, held_out = str((out / GRAPH).resolve()), held_out_split(graph)
+    size, width = len(graph.entities), predictor_width(before)
+    predictor = out / PREDICTOR if REASONERS.find(model.reasoner).needs_predictor else None
+    trained = len(TRAINED_SHAPES) * settings.fitting.queries
+    found: list[Stage] = []
+    if predictor:
+        work = pretraining_work(graph, before)
+        found.append(predictor_stage(graph, before, predictor, source, work))
+    found.append(_training_queries(graph, settings, out / TRAIN_QUERIES))
+    found.append(
+        reasoner_stage(
+            *(graph, out / TRAIN_QUERIES, None, predictor, (before, model, after)),
+            *(out / REASONER, source, training_work(size, width, trained, model, after)),
         )
-
-    def sample(self) -> None:
-        chosen, split = self.plan.fitting, train_split(self.graph)
-        own = Protocol((split,), (split,))
-        wanted = [(TRAIN_QUERIES, TRAINED_SHAPES, own, chosen.queries)]
-        if self.hidden:
-            held_out = Protocol(self.there(OBSERVED), self.there(FULL), MOST_HARD)
-            wanted.append((TEST_QUERIES, MEASURED_SHAPES, held_out, chosen.test_queries))
-        total, before = sum(len(shapes) * count for _, shapes, _, count in wanted), 0
-        for name, shapes, protocol, count in wanted:
-            tell = counted(self.progress, "sampling queries", before, total)
-            self.make(self.out / name, [(shape(text), count) for text in shapes], protocol, tell)
-            before += len(shapes) * count
-
-    def make(
-        self, path: Path, wanted: Wanted, protocol: Protocol, tell: Callable[[str, int], None]
-    ) -> None:
-        if path.exists():
-            shutil.rmtree(partial_folder(path), ignore_errors=True)
-        else:
-            seed = self.plan.fitting.seed
-            make_queries(self.graph, wanted, protocol, path, seed, progress=tell)
-
-    def train(self) -> None:
-        make_reasoner(
-            self.graph,
-            self.out / PREDICTOR,
-            QuerySet.open(self.out / TRAIN_QUERIES),
-            self.plan.reasoning,
-            self.plan.training,
-            self.out / REASONER,
-            self.source,
-            self.progress,
-        )
-
-    def measure(self) -> None:
-        missing = [name for name in (REPORT, HOP_REPORT) if not (self.out / name).exists()]
-        if not self.hidden or not missing:
-            return
-        groups = [group for group in QuerySet.open(self.out / TEST_QUERIES).groups if len(group)]
-        if not groups:
-            return
-        queries, whole = sum(map(len, groups)), self.graph.view(*self.there(FULL))
-        device = self.plan.training.device
-        for number, name in enumerate(missing):
-            measure(
-                self.measured(name, device),
-                groups,
-                whole,
-                self.there(OBSERVED),
-                {"split": self.hidden},
-                self.out / name,
-                counted(self.progress, "measuring", number * queries, len(missing) * queries),
-                device,
-            )
-
-    def measured(self, name: str, device: str) -> tuple[str, Reasoner]:
-        """What a report is about: the reasoner, or the predictor alone."""
-        if name == REPORT:
-            return reasoner_in(self.out / REASONER, device)
-        return predictor_in(self.out / PREDICTOR, len(self.graph.relations), device)
-
-    @property
-    def hidden(self) -> str:
-        """The split to measure by; empty where there is none."""
-        if not has_facts(self.graph, "train"):
-            return ""
-        return next((name for name in ("test", "valid") if has_facts(self.graph, name)), "")
-
-    def there(self, splits: Mapping[str, tuple[str, ...]]) -> tuple[str, ...]:
-        """Of the splits that go with the hidden one, those that the graph has."""
-        return tuple(name for name in splits[self.hidden] if name in self.graph.splits)
-
-    @property
-    def source(self) -> str:
-        return str((self.out / GRAPH).resolve())
+    )
+    if not held_out:
+        return found
+    found.append(_test_queries(graph, settings, held_out, out / TEST_QUERIES))
+    measured = Measured(
+        out / TEST_QUERIES,
+        graph.view(*_there(graph, FULL[held_out])),
+        _there(graph, OBSERVED[held_out]),
+        after.device,
+        {"split": held_out},
+    )
+    return found + _reports(graph, settings, measured, out, predictor)
 
 
-def _read_report(folder: Path) -> dict[str, Any] | None:
-    return read_report(folder) if (folder / "report.json").exists() else None
+def _reports(
+    graph: KnowledgeGraph,
+    settings: FitSettings,
+    measured: Measured,
+    out: Path,
+    predictor: Path | None,
+) -> list[Stage]:
+    asked = (graph, settings.training.device, trusted_by(settings))
+    tested = len(MEASURED_SHAPES) * settings.fitting.test_queries
+    size = (len(graph.entities), predictor_width(settings.pretraining), tested)
+    own, baseline = measuring_work(*size), measuring_work(*size, BEAM_ROWS)
+    opened = stored_reasoner(out / REASONER, *asked)
+    found = [report_stage("report", "measuring", opened, measured, out / REPORT, own)]
+    if predictor:
+        alone, path = predictor_alone(predictor, *asked), out / BASELINE_REPORT
+        found.append(report_stage("baseline", "beam search", alone, measured, path, baseline))
+    return [_unless_empty(stage, measured.queries) for stage in found]
+
+
+def _unless_empty(stage: Stage, queries: Path) -> Stage:
+    """A report is only made where there is a query to measure with."""
+
+    def is_done(path: Path) -> bool:
+        return path.exists() or (queries.exists() and not len(QuerySet.open(queries)))
+
+    return Stage(stage.role, stage.name, stage.path, stage.work, stage.run, is_done)
+
+
+def _training_queries(graph: KnowledgeGraph, settings: FitSettings, path: Path) -> Stage:
+    split = train_split(graph)
+    count = settings.fitting.queries
+    return _sampling(
+        *("train", "training queries", graph, TRAINED_SHAPES, count),
+        *(Protocol((split,), (split,)), settings.fitting.seed, path),
+    )
+
+
+def _test_queries(graph: KnowledgeGraph, settings: FitSettings, held_out: str, path: Path) -> Stage:
+    observed, full = _there(graph, OBSERVED[held_out]), _there(graph, FULL[held_out])
+    count = settings.fitting.test_queries
+    return _sampling(
+        *("test", "test queries", graph, MEASURED_SHAPES, count),
+        *(Protocol(observed, full, MOST_HARD), settings.fitting.seed, path),
+    )
+
+
+def _sampling(
+    role: str,
+    name: str,
+    graph: KnowledgeGraph,
+    shapes: Sequence[str],
+    count: int,
+    protocol: Protocol,
+    seed: int,
+    path: Path,
+) -> Stage:
+    wanted = [(shape(text), count) for text in shapes]
+
+    def run(progress: ReportProgress) -> None:
+        report = part_of(progress, name, 0, len(shapes) * count)
+        make_queries(graph, wanted, protocol, path, seed, progress=report)
+
+    return Stage(role, name, path, sampling_work(len(shapes) * count), run)
+
+
+def held_out_split(graph: KnowledgeGraph) -> str:
+    """The split to measure with; empty where there is none."""
+    if not has_facts(graph, "train"):
+        return ""
+    return next((name for name in ("test", "valid") if has_facts(graph, name)), "")
+
+
+def _there(graph: KnowledgeGraph, splits: tuple[str, ...]) -> tuple[str, ...]:
+    """Of some splits those that the graph has."""
+    return tuple(name for name in splits if name in graph.splits)

@@ -12,8 +12,8 @@ from clmpt.errors import DataError
 from clmpt.storage.files import open_json
 
 VARIANTS = "variants"
-PLACES = ("train", "valid", "predictor", "reasoner", "test", "hops", "report")  # in their order
-_ALWAYS = (("experiment", "benchmark"), ("experiment", "published"), ("reasoning", "frozen"))
+_NEEDED = ("train", "valid", "reasoner", "test", "report")  # roles of stages that all have
+_ALWAYS = (("experiment", "benchmark"), ("experiment", "published"))
 LeaveOut = Callable[[DataError], None]
 
 
@@ -32,7 +32,7 @@ def or_else(leave_out: LeaveOut, whose: str = "") -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Variant:
-    """An experiment that was done: its settings, and where its parts lie."""
+    """An experiment that was done: its settings, and by role where its stages' results lie."""
 
     name: str
     settings: dict[str, Any]
@@ -59,7 +59,9 @@ def read_variant(path: Path) -> Variant:
     try:
         document = dict(open_json(path))
         found = document.pop("folders")
-        folders = {name: out / str(found[name]) for name in PLACES}
+        folders = {str(role): out / str(place) for role, place in found.items()}
+        for role in _NEEDED:
+            folders[role]
         if not all(place.resolve().is_relative_to(out.resolve()) for place in folders.values()):
             raise ValueError("it points elsewhere")
         settings = {str(table): dict(given) for table, given in document.pop("settings").items()}
@@ -71,6 +73,6 @@ def read_variant(path: Path) -> Variant:
         return Variant(name, settings, folders, document)
     except (DataError, KeyError, TypeError, ValueError, AttributeError) as error:
         raise DataError(
-            f"'{path}' is damaged ({error}). Remove it, and the command that made it makes it "
-            "again, from what is there."
+            f"'{path}' is damaged ({error}). Remove it and run the command that made it again; "
+            "what is there will not be made again."
         ) from None

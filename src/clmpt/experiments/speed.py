@@ -1,16 +1,16 @@
 """How fast this machine trains and answers, as fractions of its best matrix product.
 
 Made-up tables and queries of FB15k-237's size and proportions, so no data is needed. Peaks and
-steps are measured in turn, so that noise meets both alike.
+steps are measured in turn, so that noise affects both alike.
 """
 
 from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -19,18 +19,19 @@ from torch import Tensor
 
 from clmpt.compute.devices import peak_memory
 from clmpt.evaluation.ranks import filtered_ranks, united
+from clmpt.graph.edges import build_index
+from clmpt.graph.knowledge_graph import KnowledgeGraph, Vocabulary
+from clmpt.graph.names import NameTable
 from clmpt.logic.formula import placeholders
 from clmpt.logic.shapes import shape
 from clmpt.predictors.complex import ComplEx
 from clmpt.queries.store import AnswerSets, QueryGroup
-from clmpt.reasoners.message_passing.clmpt import MessagePassing
-from clmpt.reasoners.message_passing.layout import batch_queries
-from clmpt.reasoners.models import fresh_reasoner
-from clmpt.reasoners.reasoner import NeuralReasoner
-from clmpt.settings import Reasoning, Training
+from clmpt.reasoners.model import Basis, GradientModel, build_model, read_reasoning
+from clmpt.settings import Training, read_table
 from clmpt.training.trainer import Trainer
 
 RELATIONS = 474
+_FACTS = 20_000
 # Training queries of FB15k-237 by shape, in thousands.
 PROPORTIONS = {
     **dict.fromkeys(("1p", "2p", "3p", "2i", "3i"), 149.689),
@@ -43,29 +44,38 @@ _HARD_ANSWERS = 10
 
 @dataclass(frozen=True)
 class Size:
-    """A model's measures."""
+    """A rank, a number of entities, and by reasoner the settings of a model of this size."""
 
     rank: int
-    encoder_layers: int
-    feed_forward: int
+    reasoning: Mapping[str, Mapping[str, Any]]
     entities: int = 14505
 
-    @property
-    def flops_per_token(self) -> float:
-        """Multiplications and additions of one token on its way through the encoder."""
-        width = 2 * self.rank
-        return self.encoder_layers * 2.0 * (4 * width**2 + 2 * width * self.feed_forward)
 
-
-SIZES = {"S": Size(1000, 2, 8192), "M": Size(200, 1, 1024)}
+SIZES = {
+    "S": Size(
+        1000,
+        {
+            "clmpt": {"encoder_layers": 2, "feed_forward": 8192},
+            "lmpnn": {"feed_forward": 8192, "frozen": False},
+        },
+    ),
+    "M": Size(
+        200,
+        {
+            "clmpt": {"encoder_layers": 1, "feed_forward": 1024},
+            "lmpnn": {"feed_forward": 1024, "frozen": False},
+        },
+    ),
+}
 
 
 @dataclass
 class Clock:
-    """Seconds by phase, by the wall and of processors, and tokens that went through an encoder."""
+    """Seconds by phase, by the wall and of processors; and what the model says they cost."""
 
     seconds: dict[str, float] = field(default_factory=dict)
     processor: dict[str, float] = field(default_factory=dict)
+    products: float = 0.0
     tokens: int = 0
 
     @contextmanager
@@ -87,31 +97,33 @@ class Clock:
         return self.seconds.get(name, 0.0)
 
 
-def measure(
-    size: Size, negatives: str = "query", steps: int = 3, frozen: bool = False
+def measure_speed(
+    size: Size,
+    reasoner: str = "clmpt",
+    negatives: str = "query",
+    steps: int = 3,
+    changes: Mapping[str, Any] | None = None,
+    peak: Callable[[], float] | None = None,
 ) -> dict[str, Any]:
-    """Training and inference at one size, in this process. Figures are of the median step."""
-    queries, random = made_up_queries(size.entities), torch.Generator().manual_seed(0)
-    predictor = ComplEx(
-        torch.randn(size.entities, 2 * size.rank, generator=random) * 0.1,
-        torch.randn(RELATIONS, 2 * size.rank, generator=random) * 0.3,
-        torch.arange(RELATIONS) ^ 1,
-    )
-    settings = Reasoning(
-        encoder_layers=size.encoder_layers, feed_forward=size.feed_forward, frozen=frozen
-    )
-    model = fresh_reasoner(predictor, settings, seed=0)
-    trained = _training(model, queries, size, negatives, steps)
+    """Training and inference at one size, in this process. Figures are of the median step.
+
+    `changes` are settings of the reasoner that differ from the size's; `peak` measures the machine.
+    """
+    queries = made_up_queries(size.entities)
+    chosen = {"reasoner": reasoner, **size.reasoning, **(changes or {})}
+    model = build_model(made_up_basis(size), read_reasoning(chosen), seed=0)
+    assert isinstance(model, GradientModel)
+    trained = _training(model, queries, negatives, steps, peak or matrix_peak)
     return {
+        "reasoner": reasoner,
         "rank": size.rank,
-        "encoder_layers": size.encoder_layers,
-        "feed_forward": size.feed_forward,
+        **size.reasoning.get(reasoner, {}),
         "entities": size.entities,
         "negatives": negatives,
         "batch": _BATCH,
         "threads": torch.get_num_threads(),
         "training": trained,
-        "inference": _inference(model, queries, size, steps),
+        "inference": _inference(model, queries, steps),
     }
 
 
@@ -125,6 +137,27 @@ def matrix_peak(sides: Sequence[int] = (1024, 2048, 3072)) -> float:
             left @ right
             best = max(best, 2 * side**3 / (time.perf_counter() - start))
     return best
+
+
+# --- what is measured -----------------------------------------------------------------------------
+
+
+def made_up_basis(size: Size) -> Basis:
+    """Random facts, and a ComplEx of random numbers."""
+    numbers, random = np.random.default_rng(0), torch.Generator().manual_seed(0)
+    ends = (size.entities, RELATIONS, size.entities)
+    facts = numbers.integers(ends, size=(_FACTS, 3)).astype(np.int32)
+    entities, relations = (
+        Vocabulary(kind, NameTable.of(f"{kind[0]}{number}" for number in range(count)))
+        for kind, count in (("entity", size.entities), ("relation", RELATIONS))
+    )
+    graph = KnowledgeGraph(entities, relations, build_index(size.entities, RELATIONS, [facts]))
+    predictor = ComplEx(
+        torch.randn(size.entities, 2 * size.rank, generator=random) * 0.1,
+        torch.randn(RELATIONS, 2 * size.rank, generator=random) * 0.3,
+        torch.arange(RELATIONS) ^ 1,
+    )
+    return Basis(graph, predictor)
 
 
 def made_up_queries(entities: int) -> list[QueryGroup]:
@@ -149,28 +182,33 @@ def made_up_queries(entities: int) -> list[QueryGroup]:
     return groups
 
 
+# --- measuring it ---------------------------------------------------------------------------------
+
+
 def _training(
-    model: MessagePassing, queries: list[QueryGroup], size: Size, negatives: str, steps: int
+    model: GradientModel,
+    queries: list[QueryGroup],
+    negatives: str,
+    steps: int,
+    measured_peak: Callable[[], float],
 ) -> dict[str, Any]:
-    trainer = Trainer(model, queries, Training(batch=_BATCH, negatives=negatives, device="cpu"))  # type: ignore[arg-type]
+    settings = read_table(Training, {"batch": _BATCH, "negatives": negatives, "device": "cpu"})
+    trainer = Trainer(model, queries, settings)
     trainer.step()  # warms up, and makes the optimizer's state
     runs = []
     for _ in range(steps):
-        peak, clock = matrix_peak(), Clock()
-        watched = _watched(trainer.model, clock), _watched_training(trainer, clock)
-        with watched[0], watched[1], clock.phase("step"):
+        peak, clock = measured_peak(), Clock()
+        with _watched(model, clock), _watched_training(trainer, clock), clock.phase("step"):
             trainer.step()
         runs.append((clock.total("step"), peak, clock))
     seconds, _, clock = sorted(runs, key=lambda run: run[0])[len(runs) // 2]
     peak = statistics.median(peak for _, peak, _ in runs)
-    needed = 3 * size.flops_per_token * clock.tokens
-    phases = {name: clock.total(name) for name in ("encoder", "backward", "optimizer")}
-    messages = clock.total("thinking") - clock.total("encoder")
-    rest = seconds - messages - sum(phases.values())
+    needed = 3 * clock.products
+    phases = {name: clock.total(name) for name in (*model.phases, "backward", "optimizer")}
     return {
         "seconds": seconds,
         "processor_seconds": clock.processor["step"],
-        "phases": {"messages": messages, **phases, "loss": rest},
+        "phases": {**phases, "loss": seconds - sum(phases.values())},
         "tokens_per_query": clock.tokens / _BATCH,
         "encoder_flops_needed": needed,
         "encoder_flops_spent": needed,  # dropout leaves nothing to share
@@ -180,11 +218,8 @@ def _training(
     }
 
 
-def _inference(
-    model: MessagePassing, queries: list[QueryGroup], size: Size, steps: int
-) -> dict[str, Any]:
-    reasoner = NeuralReasoner(model)
-    alone = replace(reasoner.passing, share=False)
+def _inference(model: GradientModel, queries: list[QueryGroup], steps: int) -> dict[str, Any]:
+    reasoner = model.reasoner()
     runs = []
     for step in range(steps + 1):
         part = [group.take(np.arange(step % _POOL, len(group), _POOL)) for group in queries]
@@ -197,39 +232,41 @@ def _inference(
             with clock.phase("ranking"):
                 filtered_ranks(scores_QE, hard, known)
         runs.append((clock.total("all"), clock, part))
-    runs = sorted(runs[1:], key=lambda run: run[0])  # the first fills the memory
+    runs = sorted(runs[1:], key=lambda run: run[0])  # the first fills caches
     seconds, clock, part = runs[len(runs) // 2]
-    count = sum(map(len, part))
+    count, phases = sum(map(len, part)), {name: clock.total(name) for name in model.phases}
     return {
         "seconds": seconds,
         "queries_per_second": count / seconds,
         "queries_per_processor_second": count / clock.processor["all"],
         "phases": {
-            "messages": clock.total("thinking") - clock.total("encoder"),
-            "encoder": clock.total("encoder"),
-            "scoring": clock.total("scores") - clock.total("thinking"),
+            **phases,
+            "scoring": clock.total("scores") - sum(phases.values()),
             "ranking": clock.total("ranking"),
         },
-        "encoder_flops_needed": size.flops_per_token * batch_queries(part, alone).tokens,
-        "encoder_flops_spent": size.flops_per_token * clock.tokens,
+        "encoder_flops_needed": model.cost(model.lay_out(part)).products,
+        "encoder_flops_spent": clock.products,
     }
 
 
 @contextmanager
-def _watched(model: MessagePassing, clock: Clock) -> Iterator[None]:
+def _watched(model: GradientModel, clock: Clock) -> Iterator[None]:
     """Times a model's phases from outside: nothing in the model itself knows of clocks."""
-    update = model.update
 
-    def counted(token_TD: Tensor, *rest: Any) -> Tensor:
-        clock.tokens += len(token_TD)
-        return update(token_TD, *rest)
+    def note_cost(_module: Any, arguments: tuple[Any, ...]) -> None:
+        cost = model.cost(arguments[0])
+        clock.products += cost.products
+        clock.tokens += cost.tokens
 
-    model.think = clock.timed("thinking", model.think)  # type: ignore[method-assign]
-    model.update = clock.timed("encoder", counted)  # type: ignore[method-assign]
+    hook = model.register_forward_pre_hook(note_cost)
+    for phase, method in model.phases.items():
+        setattr(model, method, clock.timed(phase, getattr(model, method)))
     try:
         yield
     finally:
-        del model.think, model.update
+        hook.remove()
+        for method in model.phases.values():
+            delattr(model, method)
 
 
 @contextmanager

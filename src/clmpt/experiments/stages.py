@@ -1,169 +1,179 @@
-"""The stages that `fit` and `reproduce` are made of.
+"""Stages: what `fit` and `reproduce` are lists of.
 
-Each looks at what is there before it does anything: what is done is not done again, and what was
-cut off goes on where it was.
+A stage knows its name, where its result is or will be, what it costs and how it is done. A plan
+prints a list of them, a run walks it, and a stage that is done is not done again.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 from clmpt.compute.devices import find_device, forget_peak_memory, peak_memory
 from clmpt.errors import DataError
-from clmpt.evaluation.report import evaluate
+from clmpt.evaluation.evaluate import evaluate
+from clmpt.experiments.costs import Work
 from clmpt.graph.knowledge_graph import KnowledgeGraph
-from clmpt.pages.curves import is_number
-from clmpt.queries.store import QueryGroup, QuerySet
-from clmpt.reasoners.beam_search import HopByHop
-from clmpt.reasoners.reasoner import NeuralReasoner, Reasoner
+from clmpt.pages.report_folder import save_report
+from clmpt.predictors import checkpoint as predictor_folder
+from clmpt.predictors.checkpoint import open_predictor
+from clmpt.progress import Progress, ReportProgress, part_of
+from clmpt.queries.store import QuerySet
+from clmpt.reasoners import checkpoint as reasoner_folder
+from clmpt.reasoners.beam_search import BeamSearch
+from clmpt.reasoners.checkpoint import open_reasoner
+from clmpt.reasoners.reasoner import Reasoner
 from clmpt.settings import Pretraining, Reasoning, Training
-from clmpt.storage.files import open_json
 from clmpt.storage.run_folder import is_finished
-from clmpt.training.checkpoint import is_whole, open_checkpoint, open_reasoner
-from clmpt.training.runs import Progress, pretrain, train
-
-HOP_BY_HOP = "predictor, hop by hop"
+from clmpt.training.loop import TrainingStep
+from clmpt.training.runs import pretrain, train
 
 
 @dataclass(frozen=True)
 class Stage:
-    """How far the work is: the stage's name, how much of it is done, and a line about it."""
+    """`role` is what the result is in an experiment's record: 'predictor', 'report', …"""
 
+    role: str
     name: str
-    done: int
-    total: int
-    line: str = ""
+    path: Path
+    work: Work
+    run: Callable[[ReportProgress], None]
+    check: Callable[[Path], bool] = Path.exists
+
+    @property
+    def is_done(self) -> bool:
+        return self.check(self.path)
+
+    @property
+    def is_begun(self) -> bool:
+        return self.path.exists() and not self.is_done
 
 
-Tell = Callable[[Stage], None]
+def perform(stages: Sequence[Stage], progress: ReportProgress) -> None:
+    """Does what is not done yet, in order."""
+    for stage in stages:
+        if not stage.is_done:
+            stage.run(progress)
 
 
-def make_predictor(
-    graph: KnowledgeGraph, settings: Pretraining, out: Path, source: str, tell: Tell
-) -> None:
-    if _is_made(out):
-        return
-    steps = pretrain(graph, settings, out, source)
-    with closing(steps):
-        for now in steps:
-            tell(_of_training("pre-training", now))
+# --- models ---------------------------------------------------------------------------------------
 
 
-def make_reasoner(
+def predictor_stage(
+    graph: KnowledgeGraph, settings: Pretraining, path: Path, source: str, work: Work
+) -> Stage:
+    name = "pre-training"
+
+    def run(progress: ReportProgress) -> None:
+        _follow(name, pretrain(graph, settings, path, source), progress)
+
+    return Stage("predictor", name, path, work, run, _trained(predictor_folder.is_whole))
+
+
+def reasoner_stage(
     graph: KnowledgeGraph,
-    predictor: Path,
-    queries: QuerySet,
-    reasoning: Reasoning,
-    settings: Training,
-    out: Path,
+    queries: Path,
+    valid: Path | None,
+    predictor: Path | None,
+    chosen: tuple[Pretraining, Reasoning, Training],
+    path: Path,
     source: str,
-    tell: Tell,
-    valid: QuerySet | None = None,
-) -> None:
-    if _is_made(out):
-        return
-    answered = QuerySet(tuple(group for group in queries.groups if len(group)), queries.about)
-    if not answered.groups:
-        raise DataError("The graph is too small: not a single question could be made from it.")
-    found = open_checkpoint(predictor).predictor
-    steps = train(graph, found, answered, reasoning, settings, out, source, valid)
-    with closing(steps):
+    work: Work,
+) -> Stage:
+    """Trains on `queries`; on `valid`, or queries sampled for it, the best weights are chosen."""
+    name, (before, reasoning, settings) = "training", chosen
+
+    def run(progress: ReportProgress) -> None:
+        found = QuerySet.open(queries)
+        asked = QuerySet(tuple(group for group in found.groups if len(group)), found.about)
+        if not asked.groups:
+            raise DataError("The graph is too small: not a single query could be made from it.")
+        given = open_predictor(predictor, trust=[before.model]).predictor if predictor else None
+        held_out = QuerySet.open(valid) if valid else None
+        steps = train(graph, given, asked, reasoning, settings, path, source, held_out)
+        _follow(name, steps, progress)
+
+    return Stage("reasoner", name, path, work, run, _trained(reasoner_folder.is_whole))
+
+
+def _trained(is_whole: Callable[[Path], bool]) -> Callable[[Path], bool]:
+    """Whether a run is finished and its weights are there."""
+
+    def check(path: Path) -> bool:
+        if is_finished(path) and not is_whole(path):
+            raise DataError(
+                f"'{path}' is damaged. Remove that folder and run the same command again."
+            )
+        return is_finished(path)
+
+    return check
+
+
+def _follow(name: str, steps: Iterator[TrainingStep], progress: ReportProgress) -> None:
+    with closing(steps):  # type: ignore[type-var]
         for now in steps:
-            tell(_of_training("training", now))
+            best = f", validation MRR {now.best:.3f}" if now.best is not None else ""
+            progress(Progress(name, now.step, now.steps, f"loss {now.loss:.3f}{best}"))
 
 
-def _is_made(out: Path) -> bool:
-    if is_finished(out) and not is_whole(out):
-        raise DataError(
-            f"'{out}' is damaged. Remove that folder, and the same command makes it again."
+# --- figures --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What reports are made with: queries, their graph, and which of its splits are observed."""
+
+    queries: Path
+    graph: KnowledgeGraph
+    observed: tuple[str, ...]
+    device: str
+    about: dict[str, Any]
+
+
+def report_stage(
+    role: str,
+    name: str,
+    opened: Callable[[], Reasoner],
+    measured: Measured,
+    path: Path,
+    work: Work,
+) -> Stage:
+    """A report of a reasoner, with the time and memory that it took."""
+
+    def run(progress: ReportProgress) -> None:
+        groups = [group for group in QuerySet.open(measured.queries).groups if len(group)]
+        total, device = sum(map(len, groups)), find_device(measured.device)
+        started = time.perf_counter()
+        forget_peak_memory(device)
+        report = evaluate(
+            opened(),
+            groups,
+            graph=measured.graph,
+            observed=measured.observed,
+            about=measured.about,
+            progress=part_of(progress, name, 0, total),
         )
-    return is_finished(out)
+        seconds = round(time.perf_counter() - started, 1)
+        save_report(report, path, {"seconds": seconds, "memory": peak_memory(device)})
+
+    return Stage(role, name, path, work, run)
 
 
-def _of_training(name: str, now: Progress) -> Stage:
-    best = f", validation MRR {now.best:.3f}" if now.best is not None else ""
-    return Stage(name, now.step, now.steps, f"loss {now.loss:.3f}{best}")
+def stored_reasoner(
+    folder: Path, graph: KnowledgeGraph, device: str, trust: Sequence[str]
+) -> Callable[[], Reasoner]:
+    """Opens what was trained into a folder, when it is called."""
+    return lambda: open_reasoner(folder, graph, find_device(device), trust).model.reasoner()
 
 
-def reasoner_in(folder: Path, device: str) -> tuple[str, Reasoner]:
-    """What was trained into a folder, and its name in a report."""
-    model = open_reasoner(folder, find_device(device)).model
-    return model.settings.reasoner.upper(), NeuralReasoner(model)
-
-
-def predictor_in(folder: Path, relations: int, device: str) -> tuple[str, Reasoner]:
-    """A predictor by itself, going from edge to edge."""
-    predictor = open_checkpoint(folder, find_device(device)).predictor
-    return HOP_BY_HOP, HopByHop(predictor, relations)
-
-
-def measure(
-    named: tuple[str, Reasoner],
-    groups: Sequence[QueryGroup],
-    graph: KnowledgeGraph,
-    observed: tuple[str, ...],
-    about: dict[str, Any],
-    out: Path,
-    tell: Callable[[str, int], None],
-    device: str,
-) -> None:
-    """A report of a reasoner as the new folder `out`, with the time and memory that it took."""
-    model, reasoner = named
-    started = time.perf_counter()
-    forget_peak_memory(find_device(device))
-    report = evaluate(reasoner, groups, model, graph, observed, about, tell)
-    seconds = round(time.perf_counter() - started, 1)
-    report.save(out, {"seconds": seconds, "memory": peak_memory(find_device(device))})
-
-
-def read_report(folder: Path) -> dict[str, Any]:
-    """A report's document, looked at before anybody relies on it."""
-    if not folder.exists():
-        raise DataError(f"'{folder}' is missing. The command that made it makes it again.")
-    try:
-        found = open_json(folder / "report.json")
-        is_right = isinstance(found, dict) and _is_share(found["mean"]) and _texts(found["notes"])
-        is_right = is_right and _texts([found["model"]]) and len(found["shapes"]) > 0
-        is_right = is_right and all(_is_row(row) for row in found["shapes"])
-    except (DataError, KeyError, TypeError, ValueError, AttributeError):
-        is_right = False
-    if not is_right:
-        raise DataError(
-            f"'{folder}/report.json' is damaged. Remove '{folder}', and the command that made it "
-            "makes it again."
-        )
-    return dict(found)
-
-
-def _is_row(row: dict[str, Any]) -> bool:
-    by_missing = row.get("by_missing_links", {})
-    return (
-        isinstance(row["shape"], str)
-        and _is_share(row["mrr"])
-        and is_number(row["count"])
-        and _texts(row["notes"])
-        and all(is_number(int(key)) and _is_share(at["mrr"]) for key, at in by_missing.items())
+def predictor_alone(
+    folder: Path, graph: KnowledgeGraph, device: str, trust: Sequence[str]
+) -> Callable[[], Reasoner]:
+    """Opens a predictor for beam search, when it is called."""
+    return lambda: BeamSearch(
+        open_predictor(folder, find_device(device), trust).predictor, len(graph.relations)
     )
-
-
-def _is_share(found: object) -> bool:
-    return is_number(found) and 0 <= found <= 1
-
-
-def _texts(found: object) -> bool:
-    return isinstance(found, list) and all(isinstance(one, str) for one in found)
-
-
-def counted(tell: Tell, name: str, before: int, total: int) -> Callable[[str, int], None]:
-    """For work that counts (what, how many so far): a part of a stage."""
-    return partial(_tell_counted, tell, name, before, total)
-
-
-def _tell_counted(tell: Tell, name: str, before: int, total: int, what: str, done: int) -> None:
-    tell(Stage(name, before + done, total, what))

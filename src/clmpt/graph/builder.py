@@ -19,15 +19,6 @@ def no_label(_name: str) -> str:
     return ""
 
 
-def no_progress(_done: int) -> None:
-    """For those who do not watch."""
-
-
-def tell_more(progress: Callable[[str, int], None], what: str, before: int, done: int) -> None:
-    """Tells of one part's progress as that of the whole, of which so much was done before."""
-    progress(what, before + done)
-
-
 class GraphBuilder:
     """Collects triples split by split; ids follow first appearance unless names are given first."""
 

@@ -18,7 +18,8 @@ from clmpt.errors import AmbiguousName, DataError, QueryError, UnknownName, Unkn
 from clmpt.graph.edges import NO_KEY, EdgeIndex, Ints
 from clmpt.graph.names import NameTable, open_names, save_names
 from clmpt.logic.formula import Id, Name, Placeholder, Query, Symbol
-from clmpt.storage.files import new_folder, open_array, open_json, save_array, save_json
+from clmpt.storage.arrays import open_array, save_array
+from clmpt.storage.files import new_folder, open_json, save_json
 
 FORMAT = "clmpt graph 1"
 CHECKED_EDGES = 2**24  # up to so many, opening looks at every number; beyond, only at the sizes
@@ -160,6 +161,11 @@ class KnowledgeGraph:
         for array in (whole.keys_K1, whole.offsets_K2, whole.neighbours_X, whole.splits_X):
             found = zlib.crc32(np.ascontiguousarray(array).data, found)
         return found
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """What tells this graph from others: a run belongs to one."""
+        return {"fingerprint": self.fingerprint, "edges": self.checksum}
 
     @property
     def about(self) -> dict[str, Any]:

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from clmpt.errors import DataError
-from clmpt.storage.files import IMPORT_AGAIN, open_array, save_array
+from clmpt.storage.arrays import IMPORT_AGAIN, open_array, save_array
 
 _MANY = 200_000  # beyond this, suggestions look only at names that start alike
 

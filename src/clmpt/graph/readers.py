@@ -8,17 +8,18 @@ import io
 import itertools
 import re
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 from urllib.parse import unquote
 
 from clmpt.errors import DataError
-from clmpt.graph.builder import GraphBuilder, no_progress
+from clmpt.graph.builder import GraphBuilder
 from clmpt.graph.knowledge_graph import KnowledgeGraph
 from clmpt.logic.formula import Name
 from clmpt.logic.iris import BASE, symbol_of
+from clmpt.progress import Progress, ReportProgress, silent
 
 SPLIT_NAMES = {
     "train": "train",
@@ -73,7 +74,7 @@ class _Import:
     builder: GraphBuilder
     options: TextOptions
     keep_literals: bool
-    progress: Callable[[int], None]
+    progress: ReportProgress
     summary: ImportSummary = field(default_factory=ImportSummary)
     blank_nodes: dict[str, str] = field(default_factory=dict)
     label_ranks: dict[str, int] = field(default_factory=dict)
@@ -84,7 +85,7 @@ def read_graph(
     labels: Sequence[str | Path] = (),
     options: TextOptions | None = None,
     keep_literals: bool = False,
-    progress: Callable[[int], None] = no_progress,
+    progress: ReportProgress = silent,
 ) -> tuple[KnowledgeGraph, ImportSummary]:
     """One graph from one or more files. `NAME=FILE` puts a file into a split of that name.
 
@@ -240,7 +241,7 @@ def _read_text(
                 split, *_cells(row, columns, path, blank + reader.line_num, job.options)
             )
             if number % 100_000 == 0:
-                job.progress(_rows(job.builder))
+                job.progress(Progress("reading triples", _rows(job.builder)))
     except csv.Error as error:
         raise DataError(f"'{path}', line {blank + reader.line_num}: {error}.") from None
 
@@ -321,7 +322,7 @@ def _read_rdf(raw: IO[bytes], path: Path, form: str, split: str, job: _Import) -
                 if literal:
                     job.builder.label(object_, str(quad.object.value))
             if count % 100_000 == 0:
-                job.progress(_rows(job.builder))
+                job.progress(Progress("reading triples", _rows(job.builder)))
     except SyntaxError as error:
         where = f", line {error.lineno}" if error.lineno else ""
         raise DataError(

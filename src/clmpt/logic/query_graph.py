@@ -20,7 +20,7 @@ _NEGATED_GROUP = (
 
 
 @dataclass(frozen=True)
-class Edge:
+class QueryEdge:
     """An atom between two nodes of a graph."""
 
     relation: Symbol
@@ -34,13 +34,13 @@ class QueryGraph:
     """An alternative's graph. Each place where a constant is written is a node of its own."""
 
     terms: tuple[Term, ...]
-    edges: tuple[Edge, ...]
+    edges: tuple[QueryEdge, ...]
     free: int
     distance: tuple[int, ...]  # of each node to the free variable, not through constants
 
     @property
     def depth(self) -> int:
-        """How many layers it takes until every constant was heard by the free variable."""
+        """How many layers it takes until every constant's message has reached the free variable."""
         constants = [d for node, d in enumerate(self.distance) if self.is_constant(node)]
         return max(constants or (1, *self.distance))  # eq:depth
 
@@ -52,12 +52,13 @@ class QueryGraph:
 class Graphs:
     """The graphs of a query's alternatives, and in what they fall short of the query.
 
-    `too_far` is what message passing leaves out besides: it ends when all constants were heard.
+    `out_of_reach` is what message passing leaves out besides: it ends when the farthest constant's
+    message has arrived.
     """
 
     alternatives: tuple[QueryGraph, ...]
     notes: tuple[str, ...]
-    too_far: tuple[str, ...]
+    out_of_reach: tuple[str, ...]
 
 
 @lru_cache(maxsize=1024)
@@ -70,27 +71,27 @@ def query_graphs(query: Query) -> Graphs:
     """
     graphs: list[QueryGraph] = []
     notes: list[str] = []
-    too_far: list[str] = []
+    out_of_reach: list[str] = []
     for pattern in query.patterns:
         literals = list(_literals(pattern, notes))
         graph = _connected(literals, query.free)
         if len(graph.edges) < len(literals):
             notes.append(
                 f"{len(literals) - len(graph.edges)} of {len(literals)} atoms are not connected to "
-                f"?{query.free.name} and are left out of account."
+                f"?{query.free.name} and are ignored."
             )
-        deaf = [e for e in graph.edges if _nearest(graph, e) >= graph.depth]
-        if deaf:
-            too_far.append(
-                f"{len(deaf)} of {len(literals)} atoms lie further from ?{query.free.name} than "
-                "any constant and are left out of account."
+        unreachable = [e for e in graph.edges if _nearest(graph, e) >= graph.depth]
+        if unreachable:
+            out_of_reach.append(
+                f"{len(unreachable)} of {len(literals)} atoms are farther from "
+                f"?{query.free.name} than any constant and are ignored."
             )
         graphs.append(graph)
-    distinct = (tuple(dict.fromkeys(found)) for found in (notes, too_far))
+    distinct = (tuple(dict.fromkeys(found)) for found in (notes, out_of_reach))
     return Graphs(tuple(dict.fromkeys(graphs)), *distinct)
 
 
-def _nearest(graph: QueryGraph, edge: Edge) -> int:
+def _nearest(graph: QueryGraph, edge: QueryEdge) -> int:
     return min(graph.distance[edge.head], graph.distance[edge.tail])
 
 
@@ -113,7 +114,7 @@ def _bound(pattern: Pattern) -> set[Variable]:
 def _connected(literals: list[tuple[Atom, bool]], free: Variable) -> QueryGraph:
     """The component of the free variable, which is node 0; constants do not connect."""
     terms: list[Term] = [free]
-    distance, edges = [0], dict[int, Edge]()
+    distance, edges = [0], dict[int, QueryEdge]()
     number = {free: 0}
     for node in _growing(terms):
         if not isinstance(terms[node], Variable):
@@ -132,7 +133,7 @@ def _connected(literals: list[tuple[Atom, bool]], free: Variable) -> QueryGraph:
                 terms.append(term)
                 distance.append(distance[node] + 1)
             head, tail = ends
-            edges[position] = Edge(atom.relation, head, tail, negated)
+            edges[position] = QueryEdge(atom.relation, head, tail, negated)
     ordered = tuple(edges[position] for position in sorted(edges))
     return QueryGraph(tuple(terms), ordered, 0, tuple(distance))
 

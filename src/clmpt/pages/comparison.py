@@ -7,9 +7,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from clmpt.experiments.entries import Entry
 from clmpt.pages.charts import Cluster, draw_charts, draw_clusters
 from clmpt.pages.curves import is_number, training_charts
+from clmpt.pages.entry import Entry
 from clmpt.pages.page import Block, Bullets, Heading, Page, Picture, Table, Text
 from clmpt.pages.published import columns, published, published_rows, title_of
 from clmpt.storage.files import clear_unfinished, new_file, new_folder

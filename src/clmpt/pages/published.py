@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from clmpt.errors import SettingError
-from clmpt.settings import read_toml
+from clmpt.storage.files import read_toml
 
 _FILE = Path(__file__).with_name("published.toml")
 

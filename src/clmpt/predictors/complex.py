@@ -18,6 +18,10 @@ class ComplEx(BilinearPredictor):
     name = "complex"
 
     @classmethod
+    def width(cls, rank: int) -> int:
+        return 2 * rank
+
+    @classmethod
     def initial(
         cls, entities: int, rows: int, rank: int, scale: float, generator: torch.Generator
     ) -> tuple[Tensor, Tensor]:
@@ -31,7 +35,7 @@ class ComplEx(BilinearPredictor):
                 f"{entity_width} and {relation_width}."
             )
 
-    def carry(self, source_AD: Tensor, relation_AW: Tensor) -> Tensor:
+    def project(self, source_AD: Tensor, relation_AW: Tensor) -> Tensor:
         return multiply(relation_AW, source_AD)  # eq:rho-tail
 
     def reverse(self, relation_AW: Tensor) -> Tensor:

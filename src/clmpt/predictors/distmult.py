@@ -23,7 +23,7 @@ class DistMult(BilinearPredictor):
     def check_widths(self, entity_width: int, relation_width: int) -> None:
         check_same_width("DistMult", entity_width, relation_width)
 
-    def carry(self, source_AD: Tensor, relation_AW: Tensor) -> Tensor:
+    def project(self, source_AD: Tensor, relation_AW: Tensor) -> Tensor:
         return relation_AW * source_AD
 
     def reverse(self, relation_AW: Tensor) -> Tensor:

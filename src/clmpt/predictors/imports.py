@@ -17,9 +17,9 @@ from torch import Tensor
 from clmpt.errors import DataError
 from clmpt.graph.knowledge_graph import KnowledgeGraph
 from clmpt.graph.names import NameTable
-from clmpt.predictors.models import MODELS
 from clmpt.predictors.predictor import EmbeddingPredictor
 from clmpt.queries.links import inverse_rows
+from clmpt.registry import PREDICTORS
 
 if TYPE_CHECKING:
     from pykeen.models import ERModel
@@ -161,7 +161,7 @@ def predictor_from_tables(
         )
     if not all(bool(table.isfinite().all()) for table in (entities_ED, relations_SW)):
         raise DataError("The model's tables hold values that are not finite numbers.")
-    return MODELS[model](entities_ED, relations_SW, torch.from_numpy(inverse_R))
+    return PREDICTORS.find(model)(entities_ED, relations_SW, torch.from_numpy(inverse_R))
 
 
 def _read_arrays(path: Path) -> Mapping[str, npt.NDArray[Any]]:

@@ -6,23 +6,24 @@ answers is n identical rows otherwise. The numbers are the same, the work a thir
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
+from clmpt.compute.chunks import SCORES_AT_ONCE, rows_at_once
 from clmpt.predictors.predictor import BilinearPredictor, EmbeddingPredictor, look_up
+from clmpt.settings import Pretraining
 
 # Shapes: B questions, T facts (answers of all questions, end to end), E entities, D width,
 # K negatives
 
-_LOGITS_AT_ONCE = 2**26  # so many scores are held in memory, 256 MiB
-
 
 @dataclass(frozen=True)
-class Batch:
+class LinkBatch:
     """Some questions and all their answers; `owner_T` is ascending, answers are distinct."""
 
     entity_B: Tensor
@@ -32,8 +33,101 @@ class Batch:
     answer_T: Tensor
 
 
+class Objective(Protocol):
+    """A loss, with what goes with it: negative samples and an optimizer."""
+
+    def negatives(self, settings: Pretraining) -> int:
+        """How many entities to draw for a step; 0: none are needed."""
+
+    def scored(self, settings: Pretraining, entities: int) -> int:
+        """How many entities a question is scored against."""
+
+    def optimizer(
+        self, parameters: Iterable[Tensor], settings: Pretraining
+    ) -> torch.optim.Optimizer: ...
+
+    def loss(
+        self,
+        predictor: Any,
+        batch: LinkBatch,
+        negative_K: Tensor | None,
+        settings: Pretraining,
+        facts: float,
+    ) -> Tensor:
+        """Over the number of `facts`: best what batches have on average, so that a fact counts
+        the same in each."""
+
+
+@dataclass(frozen=True)
+class FullSoftmax:
+    """Cross-entropy against all entities with N3 and Adagrad (Lacroix et al. 2018)."""
+
+    scores_at_once: int = 2 * SCORES_AT_ONCE
+
+    def negatives(self, settings: Pretraining) -> int:  # noqa: ARG002
+        return 0
+
+    def scored(self, settings: Pretraining, entities: int) -> int:  # noqa: ARG002
+        return entities
+
+    def optimizer(
+        self, parameters: Iterable[Tensor], settings: Pretraining
+    ) -> torch.optim.Optimizer:
+        return torch.optim.Adagrad(list(parameters), settings.learning_rate)
+
+    def loss(
+        self,
+        predictor: BilinearPredictor,
+        batch: LinkBatch,
+        negative_K: Tensor | None,  # noqa: ARG002
+        settings: Pretraining,
+        facts: float,
+    ) -> Tensor:
+        return softmax_loss(predictor, batch, settings.regularisation, facts, self.scores_at_once)
+
+
+@dataclass(frozen=True)
+class SelfAdversarial:
+    """Sampled negatives, the hard ones weighing more, with Adam (Sun et al. 2019)."""
+
+    def negatives(self, settings: Pretraining) -> int:
+        return settings.negatives
+
+    def scored(self, settings: Pretraining, entities: int) -> int:  # noqa: ARG002
+        return settings.negatives
+
+    def optimizer(
+        self, parameters: Iterable[Tensor], settings: Pretraining
+    ) -> torch.optim.Optimizer:
+        return torch.optim.Adam(list(parameters), settings.learning_rate)
+
+    def loss(
+        self,
+        predictor: EmbeddingPredictor,
+        batch: LinkBatch,
+        negative_K: Tensor | None,
+        settings: Pretraining,
+        facts: float,
+    ) -> Tensor:
+        assert negative_K is not None
+        return sampled_loss(
+            predictor, batch, negative_K, settings.margin, settings.temperature, facts
+        )
+
+
+# By the names that a predictor's class chooses from.
+OBJECTIVES: dict[str, Objective] = {
+    "softmax": FullSoftmax(),
+    "self-adversarial": SelfAdversarial(),
+}
+
+
 def softmax_loss(
-    predictor: BilinearPredictor, batch: Batch, regularisation: float, facts: float
+    predictor: BilinearPredictor,
+    batch: LinkBatch,
+    regularisation: float,
+    facts: float,
+    scores_at_once: int = 2 * SCORES_AT_ONCE,
 ) -> Tensor:
     """Cross-entropy of every answer against all entities, plus N3, over the number of `facts`.
 
@@ -48,8 +142,10 @@ def softmax_loss(
     )
     head_BD, answer_TD = looked_up[:questions], looked_up[questions:]
     relation_BD = predictor.directed(batch.directed_B)
-    found_BD = predictor.carry(head_BD, relation_BD)
-    loss: Tensor = _grouped_cross_entropy(found_BD, predictor.entities_ED, batch)
+    projected_BD = predictor.project(head_BD, relation_BD)
+    loss: Tensor = _grouped_cross_entropy(
+        projected_BD, predictor.entities_ED, batch, scores_at_once
+    )
     if regularisation:
         count_B1 = batch.count_B[:, None]
         cubes = (
@@ -62,10 +158,12 @@ def softmax_loss(
 
 
 @torch.compiler.disable  # type: ignore[untyped-decorator]
-def _grouped_cross_entropy(found_BD: Tensor, entities_ED: Tensor, batch: Batch) -> Tensor:
+def _grouped_cross_entropy(
+    projected_BD: Tensor, entities_ED: Tensor, batch: LinkBatch, scores_at_once: int
+) -> Tensor:
     """Matrix products and passes in place: a compiler has nothing to gain here."""
     loss: Tensor = _GroupedCrossEntropy.apply(  # type: ignore[no-untyped-call]
-        found_BD, entities_ED, batch
+        projected_BD, entities_ED, batch, scores_at_once
     )
     return loss
 
@@ -79,40 +177,44 @@ class _GroupedCrossEntropy(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx: Any, found_BD: Tensor, entities_ED: Tensor, batch: Batch) -> Tensor:
-        total = found_BD.new_zeros((), dtype=torch.float64 if found_BD.is_cpu else torch.float32)
-        grad_found_BD = torch.empty_like(found_BD)
+    def forward(
+        ctx: Any, projected_BD: Tensor, entities_ED: Tensor, batch: LinkBatch, scores_at_once: int
+    ) -> Tensor:
+        total = projected_BD.new_zeros(
+            (), dtype=torch.float64 if projected_BD.is_cpu else torch.float32
+        )
+        grad_projected_BD = torch.empty_like(projected_BD)
         grad_entities_ED = torch.empty(0)
         ends_B = batch.count_B.cumsum(0)
-        step = max(1, _LOGITS_AT_ONCE // len(entities_ED))
-        for start in range(0, len(found_BD), step):
-            rows = slice(start, min(start + step, len(found_BD)))
+        step = rows_at_once(len(entities_ED), scores_at_once)
+        for start in range(0, len(projected_BD), step):
+            rows = slice(start, min(start + step, len(projected_BD)))
             first = int(ends_B[start] - batch.count_B[start])
             facts = slice(first, int(ends_B[rows.stop - 1]))
             owner_T, answer_T = batch.owner_T[facts] - start, batch.answer_T[facts]
             count_B = batch.count_B[rows].to(entities_ED.dtype)
-            scores_EB = (entities_ED @ found_BD[rows].T).to(entities_ED.dtype)
+            scores_EB = (entities_ED @ projected_BD[rows].T).to(entities_ED.dtype)
             largest_B = scores_EB.amax(0)
             total -= scores_EB[answer_T, owner_T].sum(dtype=total.dtype)
             sum_B = scores_EB.sub_(largest_B).exp_().sum(0)
             total += (count_B * (sum_B.log() + largest_B)).sum(dtype=total.dtype)
             slope_EB = scores_EB.mul_(count_B / sum_B)
             slope_EB[answer_T, owner_T] -= 1  # answers of a question are distinct: no collisions
-            grad_found_BD[rows] = (slope_EB.T @ entities_ED).to(found_BD.dtype)
-            part_ED = (slope_EB @ found_BD[rows]).to(entities_ED.dtype)
+            grad_projected_BD[rows] = (slope_EB.T @ entities_ED).to(projected_BD.dtype)
+            part_ED = (slope_EB @ projected_BD[rows]).to(entities_ED.dtype)
             grad_entities_ED = part_ED if start == 0 else grad_entities_ED.add_(part_ED)
-        ctx.save_for_backward(grad_found_BD, grad_entities_ED)
-        return total.to(found_BD.dtype)
+        ctx.save_for_backward(grad_projected_BD, grad_entities_ED)
+        return total.to(projected_BD.dtype)
 
     @staticmethod
-    def backward(ctx: Any, *outer: Tensor) -> tuple[Tensor, Tensor, None]:
-        grad_found_BD, grad_entities_ED = ctx.saved_tensors
-        return grad_found_BD.mul_(outer[0]), grad_entities_ED.mul_(outer[0]), None
+    def backward(ctx: Any, *outer: Tensor) -> tuple[Tensor, Tensor, None, None]:
+        grad_projected_BD, grad_entities_ED = ctx.saved_tensors
+        return grad_projected_BD.mul_(outer[0]), grad_entities_ED.mul_(outer[0]), None, None
 
 
 def sampled_loss(
     predictor: EmbeddingPredictor,
-    batch: Batch,
+    batch: LinkBatch,
     negative_K: Tensor,
     margin: float,
     temperature: float,
@@ -129,9 +231,9 @@ def sampled_loss(
     )
     head_BD, others = looked_up[:questions], looked_up[questions:]
     answer_TD, negative_KD = others[:answers], others[answers:]
-    found_BD = predictor.carry(head_BD, predictor.directed(batch.directed_B))
-    positive_T = predictor.match(look_up(found_BD, batch.owner_T), answer_TD)
-    negative_BK = predictor.match_all(found_BD, negative_KD)
+    projected_BD = predictor.project(head_BD, predictor.directed(batch.directed_B))
+    positive_T = predictor.match(look_up(projected_BD, batch.owner_T), answer_TD)
+    negative_BK = predictor.match_all(projected_BD, negative_KD)
     weight_BK = (temperature * negative_BK.detach()).softmax(1)
     against_B = -(weight_BK * functional.logsigmoid(-margin - negative_BK)).sum(1)
     for_T = -functional.logsigmoid(margin + positive_T)

@@ -1,20 +1,28 @@
 """What a link predictor is, and what all that keep an embedding per entity and relation share.
 
-Such a predictor carries an entity's embedding across a relation and compares the result with the
-entity at the other end. Carrying, reversing a relation and comparing make up the scoring function;
+Such a predictor projects an entity's embedding along a relation and matches the result against the
+entity at the other end. Projecting, reversing a relation and matching make up the scoring function;
 everything else, the paper's one-hop inference ρ included, follows from them.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import ClassVar, Protocol
+from collections.abc import Mapping
+from typing import Any, ClassVar, Protocol
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
 from clmpt.errors import DataError, SettingError
+from clmpt.graph.knowledge_graph import KnowledgeGraph
+from clmpt.queries.links import inverse_rows
+from clmpt.registry import PREDICTORS
+from clmpt.settings import Pretraining, read_table
+
+# For scores that are distances, trained with Adam: `Pretraining` has those of inner products.
+DISTANCE_DEFAULTS = {"learning_rate": 1e-3, "initial_scale": 0.05, "epochs": 100, "batch": 512}
 
 # Shapes: E entities, D width of an entity, W width of a relation, R relations of the graph,
 # S rows of the relation table (R and the inverses that the graph lacks), A atoms, B questions
@@ -56,7 +64,9 @@ class EmbeddingPredictor(nn.Module, ABC):
     `inverse_R` tells which row is a relation's inverse; -1: none, its own embedding is reversed.
     """
 
-    name: ClassVar[str]
+    name: ClassVar[str]  # as checkpoints store it; a class outside this package: its dotted path
+    defaults: ClassVar[Mapping[str, Any]] = {}  # of `Pretraining`, where its own do not suit
+    objective: ClassVar[str] = "self-adversarial"  # what training minimises; see objectives.py
     entities_ED: nn.Parameter
     relations_SW: nn.Parameter
     inverse_R: Tensor
@@ -69,7 +79,26 @@ class EmbeddingPredictor(nn.Module, ABC):
         self.has_all_inverses = bool((inverse_R >= 0).all())
         self.check_widths(entities_ED.shape[1], relations_SW.shape[1])
 
+    @classmethod
+    def for_graph(cls, graph: KnowledgeGraph, settings: Pretraining) -> EmbeddingPredictor:
+        """An untrained predictor with a row for every relation and every inverse the graph lacks.
+
+        The same seed gives the same numbers on any device.
+        """
+        inverse_R = inverse_rows(graph)
+        rows = max(len(graph.relations), int(inverse_R.max(initial=-1)) + 1)
+        generator = torch.Generator().manual_seed(settings.seed)
+        entities_ED, relations_SW = cls.initial(
+            len(graph.entities), rows, settings.rank, settings.initial_scale, generator
+        )
+        return cls(entities_ED, relations_SW, torch.from_numpy(inverse_R))
+
     # --- the scoring function ---------------------------------------------------------------------
+
+    @classmethod
+    def width(cls, rank: int) -> int:
+        """How many real numbers an entity's embedding has."""
+        return rank
 
     @classmethod
     @abstractmethod
@@ -83,41 +112,41 @@ class EmbeddingPredictor(nn.Module, ABC):
         """Refuses tables that do not belong together."""
 
     @abstractmethod
-    def carry(self, source_AD: Tensor, relation_AW: Tensor) -> Tensor:
-        """Where a head's embedding arrives across a relation."""
+    def project(self, source_AD: Tensor, relation_AW: Tensor) -> Tensor:
+        """A head's embedding, projected along a relation."""
 
     @abstractmethod
     def reverse(self, relation_AW: Tensor) -> Tensor:
-        """The relation such that carrying a tail across it leads to the head."""
+        """The relation that projects a tail to its head."""
 
     @abstractmethod
-    def match(self, found_AD: Tensor, entity_AD: Tensor) -> Tensor:
-        """How well what was carried fits an entity."""
+    def match(self, projected_AD: Tensor, entity_AD: Tensor) -> Tensor:
+        """How well a projected embedding fits an entity."""
 
     @abstractmethod
-    def match_all(self, found_BD: Tensor, entities_ED: Tensor) -> Tensor:
+    def match_all(self, projected_BD: Tensor, entities_ED: Tensor) -> Tensor:
         """`match` of every row with every entity."""
 
     # --- what follows from it ---------------------------------------------------------------------
 
     def score(self, head_A: Tensor, relation_A: Tensor, tail_A: Tensor) -> Tensor:
         relation_AW = look_up(self.relations_SW, relation_A)
-        arrived_AD = self.carry(look_up(self.entities_ED, head_A), relation_AW)
-        return self.match(arrived_AD, look_up(self.entities_ED, tail_A))  # eq:score
+        projected_AD = self.project(look_up(self.entities_ED, head_A), relation_AW)
+        return self.match(projected_AD, look_up(self.entities_ED, tail_A))  # eq:score
 
     def score_tails(self, head_B: Tensor, relation_B: Tensor) -> Tensor:
         relation_BW = look_up(self.relations_SW, relation_B)
-        arrived_BD = self.carry(look_up(self.entities_ED, head_B), relation_BW)
-        return self.match_all(arrived_BD, self.entities_ED)
+        projected_BD = self.project(look_up(self.entities_ED, head_B), relation_BW)
+        return self.match_all(projected_BD, self.entities_ED)
 
     def score_heads(self, relation_B: Tensor, tail_B: Tensor) -> Tensor:
         back_BW = self.reverse(look_up(self.relations_SW, relation_B))
-        arrived_BD = self.carry(look_up(self.entities_ED, tail_B), back_BW)
-        return self.match_all(arrived_BD, self.entities_ED)
+        projected_BD = self.project(look_up(self.entities_ED, tail_B), back_BW)
+        return self.match_all(projected_BD, self.entities_ED)
 
     def score_answers(self, entity_B: Tensor, directed_B: Tensor) -> Tensor:
-        arrived_BD = self.carry(look_up(self.entities_ED, entity_B), self.directed(directed_B))
-        return self.match_all(arrived_BD, self.entities_ED)
+        projected_BD = self.project(look_up(self.entities_ED, entity_B), self.directed(directed_B))
+        return self.match_all(projected_BD, self.entities_ED)
 
     def directed(self, directed_B: Tensor) -> Tensor:
         """Embeddings of relations that may be read backwards: R or more is the inverse of R less.
@@ -162,10 +191,10 @@ class EmbeddingPredictor(nn.Module, ABC):
         `penalty` is λ of the closed form; without it the denominator is 1, as in the paper's runs.
         """
         relation_AW = torch.where(to_head_A[:, None], self.reverse(relation_AW), relation_AW)
-        found_AD = self.carry(source_AD, relation_AW)  # eq:rho
+        projected_AD = self.project(source_AD, relation_AW)  # eq:rho
         if penalty is not None:
-            found_AD = self.shortened(found_AD, penalty)
-        return torch.where(negated_A[:, None], -found_AD, found_AD)  # eq:rho-negated
+            projected_AD = self.shortened(projected_AD, penalty)
+        return torch.where(negated_A[:, None], -projected_AD, projected_AD)  # eq:rho-negated
 
     def infer_tail(
         self,
@@ -191,30 +220,32 @@ class EmbeddingPredictor(nn.Module, ABC):
         yes_A = torch.ones_like(relation_A, dtype=torch.bool)
         return self.infer(tail_AD, relation_A, yes_A, yes_A & negated, penalty)
 
-    def shortened(self, found_AD: Tensor, penalty: float) -> Tensor:  # noqa: ARG002
+    def shortened(self, projected_AD: Tensor, penalty: float) -> Tensor:  # noqa: ARG002
         """What maximises the score less λ‖·‖³; only inner products have such a maximum."""
         raise SettingError(
-            f"{self.name} has no closed form with a penalty: its best match is the carried "
-            "embedding itself. Leave the penalty out."
+            f"{self.name} has no closed form with a penalty: its best match is the projected "
+            "embedding itself. Set the penalty to 0."
         )
 
 
 class BilinearPredictor(EmbeddingPredictor):
-    """Compares by inner product, so that the scores of a batch are one matrix product."""
+    """Matches by inner product, so that the scores of a batch are one matrix product."""
 
-    def match(self, found_AD: Tensor, entity_AD: Tensor) -> Tensor:
-        return (found_AD * entity_AD).sum(-1)
+    objective = "softmax"
 
-    def match_all(self, found_BD: Tensor, entities_ED: Tensor) -> Tensor:
-        return found_BD @ entities_ED.T
+    def match(self, projected_AD: Tensor, entity_AD: Tensor) -> Tensor:
+        return (projected_AD * entity_AD).sum(-1)
 
-    def shortened(self, found_AD: Tensor, penalty: float) -> Tensor:
+    def match_all(self, projected_BD: Tensor, entities_ED: Tensor) -> Tensor:
+        return projected_BD @ entities_ED.T
+
+    def shortened(self, projected_AD: Tensor, penalty: float) -> Tensor:
         if penalty <= 0:
             raise SettingError(f"The penalty λ must be above 0, not {penalty}.")
-        length_A1: Tensor = torch.linalg.vector_norm(found_AD, dim=-1, keepdim=True)
-        smallest = torch.finfo(found_AD.dtype).tiny
+        length_A1: Tensor = torch.linalg.vector_norm(projected_AD, dim=-1, keepdim=True)
+        smallest = torch.finfo(projected_AD.dtype).tiny
         divisor_A1 = (3 * penalty * length_A1).clamp_min(smallest).sqrt()
-        return found_AD / divisor_A1  # eq:rho-penalty
+        return projected_AD / divisor_A1  # eq:rho-penalty
 
     @abstractmethod
     def cubed_moduli(self, embedding_AD: Tensor) -> Tensor:
@@ -224,6 +255,26 @@ class BilinearPredictor(EmbeddingPredictor):
 def look_up(table_ND: Tensor, row_A: Tensor) -> Tensor:
     """Rows of a table. Unlike indexing, its gradient is summed in the same order every time."""
     return functional.embedding(row_A, table_ND)
+
+
+def fresh_predictor(graph: KnowledgeGraph, settings: Pretraining) -> EmbeddingPredictor:
+    """An untrained predictor of the class that the settings name."""
+    return PREDICTORS.find(settings.model).for_graph(graph, settings)
+
+
+def read_pretraining(given: Mapping[str, Any]) -> Pretraining:
+    """Settings for the predictor that `given` names, starting from that predictor's defaults.
+
+    >>> read_pretraining({"model": "transe", "rank": 50}).learning_rate
+    0.001
+    >>> read_pretraining({"rnak": 50})
+    Traceback (most recent call last):
+    clmpt.errors.SettingError: There is no setting 'rnak'. Did you mean 'rank'?
+    """
+    model = given.get("model", "complex")
+    if not isinstance(model, str):
+        raise SettingError(f"'model' must be of type str, not {model!r}.")
+    return read_table(Pretraining, {**PREDICTORS.find(model).defaults, **given})
 
 
 def check_same_width(model: str, entity_width: int, relation_width: int) -> None:

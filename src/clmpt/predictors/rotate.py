@@ -13,13 +13,18 @@ from torch import Tensor
 
 from clmpt.errors import DataError
 from clmpt.predictors.complex import multiply
-from clmpt.predictors.predictor import EmbeddingPredictor
+from clmpt.predictors.predictor import DISTANCE_DEFAULTS, EmbeddingPredictor
 
 # Shapes: A atoms, B questions, E entities, D = 2 × rank, W = rank
 
 
 class RotatE(EmbeddingPredictor):
     name = "rotate"
+    defaults = DISTANCE_DEFAULTS
+
+    @classmethod
+    def width(cls, rank: int) -> int:
+        return 2 * rank
 
     @classmethod
     def initial(
@@ -36,17 +41,17 @@ class RotatE(EmbeddingPredictor):
                 f"{relation_width}."
             )
 
-    def carry(self, source_AD: Tensor, relation_AW: Tensor) -> Tensor:
+    def project(self, source_AD: Tensor, relation_AW: Tensor) -> Tensor:
         rotation_AD = torch.cat([relation_AW.cos(), relation_AW.sin()], dim=-1)
         return multiply(rotation_AD, source_AD)
 
     def reverse(self, relation_AW: Tensor) -> Tensor:
         return -relation_AW
 
-    def match(self, found_AD: Tensor, entity_AD: Tensor) -> Tensor:
-        distance_A: Tensor = torch.linalg.vector_norm(found_AD - entity_AD, dim=-1)
+    def match(self, projected_AD: Tensor, entity_AD: Tensor) -> Tensor:
+        distance_A: Tensor = torch.linalg.vector_norm(projected_AD - entity_AD, dim=-1)
         return -distance_A
 
-    def match_all(self, found_BD: Tensor, entities_ED: Tensor) -> Tensor:
+    def match_all(self, projected_BD: Tensor, entities_ED: Tensor) -> Tensor:
         # The faster way by matrix products rounds near distances to noise.
-        return -torch.cdist(found_BD, entities_ED, compute_mode="donot_use_mm_for_euclid_dist")
+        return -torch.cdist(projected_BD, entities_ED, compute_mode="donot_use_mm_for_euclid_dist")

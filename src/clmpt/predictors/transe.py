@@ -5,13 +5,14 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from clmpt.predictors.predictor import EmbeddingPredictor, check_same_width
+from clmpt.predictors.predictor import DISTANCE_DEFAULTS, EmbeddingPredictor, check_same_width
 
 # Shapes: A atoms, B questions, E entities, D = rank
 
 
 class TransE(EmbeddingPredictor):
     name = "transe"
+    defaults = DISTANCE_DEFAULTS
 
     @classmethod
     def initial(
@@ -24,14 +25,14 @@ class TransE(EmbeddingPredictor):
     def check_widths(self, entity_width: int, relation_width: int) -> None:
         check_same_width("TransE", entity_width, relation_width)
 
-    def carry(self, source_AD: Tensor, relation_AW: Tensor) -> Tensor:
+    def project(self, source_AD: Tensor, relation_AW: Tensor) -> Tensor:
         return source_AD + relation_AW
 
     def reverse(self, relation_AW: Tensor) -> Tensor:
         return -relation_AW
 
-    def match(self, found_AD: Tensor, entity_AD: Tensor) -> Tensor:
-        return -(found_AD - entity_AD).abs().sum(-1)
+    def match(self, projected_AD: Tensor, entity_AD: Tensor) -> Tensor:
+        return -(projected_AD - entity_AD).abs().sum(-1)
 
-    def match_all(self, found_BD: Tensor, entities_ED: Tensor) -> Tensor:
-        return -torch.cdist(found_BD, entities_ED, p=1)
+    def match_all(self, projected_BD: Tensor, entities_ED: Tensor) -> Tensor:
+        return -torch.cdist(projected_BD, entities_ED, p=1)

@@ -80,6 +80,14 @@ class AnswerSets:
         return AnswerSets(offsets, self.entities[np.repeat(self.offsets[rows], counts) + inside])
 
 
+def difference(more: AnswerSets, less: AnswerSets, entities: int) -> AnswerSets:
+    """Query by query what is in the first sets and not in the second."""
+    left, right = (sets.owners * entities + sets.entities for sets in (more, less))
+    at = np.minimum(np.searchsorted(right, left), max(len(right) - 1, 0))
+    kept = right[at] != left if len(right) else np.ones(len(left), np.bool_)
+    return AnswerSets.of(more.owners[kept], more.entities[kept], len(more))
+
+
 @dataclass(frozen=True)
 class QueryGroup:
     """Queries of one shape. Columns of the id arrays follow `placeholders(template)`.

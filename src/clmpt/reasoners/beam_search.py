@@ -1,8 +1,8 @@
-"""A link predictor used hop by hop, without any training on queries: the yardstick to beat.
+"""Beam search over a link predictor, in the manner of CQD-Beam (Arakelyan et al. 2021).
 
-Variables are found one after another, from those farthest from the free variable on; of the ways to
-fill them the likeliest few are kept (a beam). An atom is as likely as the predictor's softmax over
-all entities says; atoms count as independent.
+No training on queries: the baseline to beat. Variables are bound one after another, those farthest
+from the free variable first; of the ways to bind them the likeliest few are kept (the beam). An
+atom's likelihood is the predictor's softmax over all entities; atoms count as independent.
 """
 
 from __future__ import annotations
@@ -12,25 +12,27 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from clmpt.compute.chunks import rows_at_once
 from clmpt.logic.formula import Query, Variable
 from clmpt.logic.query_graph import QueryGraph, query_graphs
 from clmpt.predictors.predictor import LinkPredictor
 from clmpt.queries.store import QueryGroup
-from clmpt.reasoners.message_passing.unrolling import filled
+from clmpt.queries.templates import filled
 
 # Shapes: n queries, k ways kept for each, E entities, P = n k
 
-_NUMBERS_AT_ONCE = 2**25
 _CERTAIN = 1 - 1e-6  # so that a negated atom is never quite impossible
 
 
-class HopByHop:
+class BeamSearch:
     """Scores are logarithms of likelihoods.
 
     Left out, and noted, are atoms that would have to be tried for every pair of entities: those of
     variables that no constant leads to on the way to the free one, and those between an entity and
     itself.
     """
+
+    name = "beam search"
 
     def __init__(self, predictor: LinkPredictor, relations: int, beam: int = 16) -> None:
         self.predictor, self.relations, self.beam = predictor, relations, beam
@@ -39,7 +41,7 @@ class HopByHop:
 
     @torch.no_grad()
     def score(self, groups: Sequence[QueryGroup]) -> Tensor:
-        step = max(1, _NUMBERS_AT_ONCE // (self.beam * self.entities))
+        step = rows_at_once(self.beam * self.entities)
         return torch.cat(
             [
                 self._scores(group.take(slice(start, start + step)))

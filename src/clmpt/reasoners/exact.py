@@ -19,6 +19,8 @@ class ExactReasoner:
     On hard answers it must do no better than chance; if it does, a benchmark's answers leak.
     """
 
+    name = "exact solver"
+
     def __init__(self, graph: KnowledgeGraph) -> None:
         self.graph = graph
 

@@ -1,19 +1,18 @@
-"""A file of answered queries, shape by shape, that goes on where it was stopped."""
+"""A file of answered queries, shape by shape; making it can be interrupted and resumed."""
 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import clmpt
 from clmpt.errors import DataError, SamplingError
-from clmpt.graph.builder import tell_more
 from clmpt.graph.knowledge_graph import KnowledgeGraph
 from clmpt.logic.formula import Query
 from clmpt.logic.shapes import name_of
+from clmpt.progress import ReportProgress, part_of, silent
 from clmpt.queries.json_lines import write_json_lines
 from clmpt.queries.store import QueryGroup, QuerySet
 from clmpt.sampling.sampler import Protocol, Sampler
@@ -30,12 +29,12 @@ def make_queries(
     out: Path,
     seed: int = 0,
     workers: int = 1,
-    progress: Callable[[str, int], None] = lambda _what, _done: None,
+    progress: ReportProgress = silent,
 ) -> QuerySet:
     """Samples queries into the file `out`, names and texts if it ends in .jsonl.
 
-    Finished shapes are kept in `partial_folder(out)` until all are there; the same call goes on
-    with them.
+    Finished shapes are kept in `partial_folder(out)` until all are there; the same call
+    resumes with them.
     """
     refuse_existing(out)
     if len({template for template, _ in wanted}) < len(wanted):
@@ -52,13 +51,13 @@ def make_queries(
     }
     parts = _Parts(out, {**about, "shapes": [[str(query), count] for query, count in wanted]})
     about["version"] = clmpt.__version__
-    groups, before = [], 0
+    groups, before, total = [], 0, sum(count for _, count in wanted)
     with Sampler(graph, workers) as sampler:
         for number, (template, count) in enumerate(wanted):
             group = parts.load(number)
             if group is None:
-                tell = partial(tell_more, progress, name_of(template), before)
-                group = sampler.sample(template, protocol, count, seed, tell)
+                report = part_of(progress, name_of(template), before, total)
+                group = sampler.sample(template, protocol, count, seed, report)
                 parts.save(number, group)
             groups.append(group)
             before += count

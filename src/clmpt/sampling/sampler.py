@@ -12,7 +12,7 @@ import signal
 import threading
 import time
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
@@ -22,13 +22,13 @@ import numpy as np
 import numpy.typing as npt
 
 from clmpt.errors import SamplingError
-from clmpt.graph.builder import no_progress
 from clmpt.graph.edges import Ints
 from clmpt.graph.knowledge_graph import KnowledgeGraph
 from clmpt.logic.formula import Query, disjunction, placeholders
 from clmpt.logic.normal_form import Pattern, to_formula
 from clmpt.logic.shapes import name_of
-from clmpt.queries.store import AnswerSets, QueryGroup
+from clmpt.progress import Progress, ReportProgress, silent
+from clmpt.queries.store import AnswerSets, QueryGroup, difference
 from clmpt.sampling.walks import Grounder, Grounding
 from clmpt.symbolic.solver import solve_many
 
@@ -36,7 +36,7 @@ CHUNK = 4096
 MOST_HARD = 100  # answers that BetaE allows a validation or test query
 # So many chunks in a row without a new query mean that there are no more; fewer in a small graph,
 # of which a chunk sees more.
-_BARREN_CHUNKS, _LEAST_BARREN, _FACTS_PER_CHUNK = 40, 4, 250
+_UNPRODUCTIVE_CHUNKS, _LEAST_UNPRODUCTIVE, _FACTS_PER_CHUNK = 40, 4, 250
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ def sample(
     count: int,
     seed: int,
     workers: int = 1,
-    progress: Callable[[int], None] = no_progress,
+    progress: ReportProgress = silent,
 ) -> QueryGroup:
     """Up to `count` different queries of one shape, with all their answers.
 
@@ -111,20 +111,20 @@ class Sampler:
         protocol: Protocol,
         count: int,
         seed: int,
-        progress: Callable[[int], None] = no_progress,
+        progress: ReportProgress = silent,
     ) -> QueryGroup:
         Grounder(template, self.graph.view(*protocol.full))  # refuses what cannot be sampled
         seen: set[bytes] = set()
         kept: list[_Accepted] = []
-        barren, facts = 0, self.graph.index.triples
-        enough = min(_BARREN_CHUNKS, max(_LEAST_BARREN, facts // _FACTS_PER_CHUNK))
+        unproductive, facts = 0, self.graph.index.triples
+        enough = min(_UNPRODUCTIVE_CHUNKS, max(_LEAST_UNPRODUCTIVE, facts // _FACTS_PER_CHUNK))
         for accepted in self.chunks(template, protocol, seed):
             fresh = _unseen(accepted.grounding, seen, count - len(seen))
             if len(fresh):
                 kept.append(_take(accepted, fresh))
-            barren = 0 if len(fresh) else barren + 1
-            progress(len(seen))
-            if len(seen) >= count or accepted.exhausted or barren >= enough:
+            unproductive = 0 if len(fresh) else unproductive + 1
+            progress(Progress(name_of(template), len(seen), count))
+            if len(seen) >= count or accepted.exhausted or unproductive >= enough:
                 break
         return _group(template, kept)
 
@@ -243,14 +243,6 @@ def _columns_for(looser: Query, template: Query, found: Grounding) -> tuple[Ints
         found.entities[:, [all_entities.index(name) for name in entities]],
         found.relations[:, [all_relations.index(name) for name in relations]],
     )
-
-
-def difference(more: AnswerSets, less: AnswerSets, entities: int) -> AnswerSets:
-    """Query by query what is in the first sets and not in the second."""
-    left, right = (sets.owners * entities + sets.entities for sets in (more, less))
-    at = np.minimum(np.searchsorted(right, left), max(len(right) - 1, 0))
-    kept = right[at] != left if len(right) else np.ones(len(left), np.bool_)
-    return AnswerSets.of(more.owners[kept], more.entities[kept], len(more))
 
 
 def _no_answers(queries: int) -> AnswerSets:

@@ -29,7 +29,7 @@ from clmpt.logic.formula import (
 )
 from clmpt.logic.normal_form import Pattern, all_variables, variables_in
 from clmpt.sampling.symmetries import symmetries
-from clmpt.symbolic.engine import Batch, Engine
+from clmpt.symbolic.engine import Engine, SlotValues
 from clmpt.symbolic.plan import planned, signature_of
 
 
@@ -121,7 +121,7 @@ class Grounder:
         """Chooses what must not hold so that it removes a match of the positive part."""
         outer = tuple(v for v in all_variables(absent) if v in variables_in(pattern.atoms))
         signature, entities, relations = signature_of(Pattern((), pattern.atoms))
-        batch = Batch(walk.symbols(entities, "entity"), walk.symbols(relations, "relation"))
+        batch = SlotValues(walk.symbols(entities, "entity"), walk.symbols(relations, "relation"))
         matches = Engine(self.index).run(planned(signature, outer)[1], batch)
         order = np.argsort(matches.query_N, kind="stable")
         start = np.searchsorted(matches.query_N[order], np.arange(len(walk)))

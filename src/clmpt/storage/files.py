@@ -1,26 +1,26 @@
-"""Folders of arrays, written whole or not at all, and opened by memory map.
-
-Nothing here is ever unpickled. A file that is cut short or was swapped is refused with its name.
-"""
+"""Files and folders that are written whole or not at all; JSON and TOML of limited size."""
 
 from __future__ import annotations
 
 import json
 import os
 import shutil
+import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-
 from clmpt.errors import DataError
 
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
 _LARGEST_JSON = 64 * 2**20
-IMPORT_AGAIN = "Import the graph again."
+_LARGEST_TOML = 2**20
 _UNFINISHED = ".unfinished"  # so that nothing of a user's is taken for ours
 
 
@@ -77,29 +77,6 @@ def new_file(path: Path) -> Iterator[Path]:
         scratch.unlink(missing_ok=True)
 
 
-def save_array(folder: Path, name: str, array: npt.NDArray[Any]) -> None:
-    with (folder / f"{name}.npy").open("wb") as file:
-        array = np.ascontiguousarray(array)
-        np.lib.format.write_array_header_1_0(file, np.lib.format.header_data_from_array_1_0(array))
-        file.write(array.data)  # numpy's own way does not notice a full disk
-        file.flush()
-        os.fsync(file.fileno())
-
-
-def open_array(folder: Path, name: str, kind: str, way_out: str = IMPORT_AGAIN) -> npt.NDArray[Any]:
-    """A memory map of a flat array whose dtype kind ('i', 'u', …) is as promised."""
-    path = folder / f"{name}.npy"
-    try:
-        array: npt.NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
-    except (OSError, ValueError, EOFError, SyntaxError) as error:
-        raise DataError(f"'{path}' is missing or damaged ({_plain(error)}). {way_out}") from None
-    if not isinstance(array, np.ndarray) or array.dtype.kind != kind or array.ndim != 1:
-        raise DataError(f"'{path}' does not hold what it should. {way_out}")
-    return np.asarray(
-        array
-    )  # the plain view of the map: numpy's own class for maps is slow to index
-
-
 def save_json(path: Path, document: Any) -> None:
     path.write_text(json.dumps(document, indent=2, ensure_ascii=True) + "\n", encoding="utf-8")
 
@@ -113,9 +90,30 @@ def open_json(path: Path) -> Any:
         raise DataError(f"'{path}' is missing or damaged ({error}).") from None
 
 
-def _plain(error: Exception) -> str:
-    """Not numpy's own advice for pickled arrays: to trust the file."""
-    return "it holds objects" if "pickle" in str(error) else str(error)
+def read_toml(path: str | Path) -> dict[str, Any]:
+    """The tables of a settings file."""
+    path = Path(path)
+    try:
+        if path.stat().st_size > _LARGEST_TOML:
+            raise DataError(f"'{path}' is larger than a settings file can be.")
+        tables: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise DataError(f"'{path}' cannot be read: {error.strerror or error}.") from None
+    except (ValueError, RecursionError) as error:
+        raise DataError(f"'{path}' is not TOML: {error}.") from None
+    return tables
+
+
+def toml_value(text: str) -> Any:
+    """A value as TOML writes it; anything else is taken as plain text.
+
+    >>> toml_value("8"), toml_value("true"), toml_value("cosine")
+    (8, True, 'cosine')
+    """
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except (ValueError, RecursionError):
+        return text.strip()
 
 
 def cannot_write(path: Path, error: OSError) -> DataError:

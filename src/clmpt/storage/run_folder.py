@@ -1,7 +1,7 @@
 """A run folder: what was asked for, how far it came, and what it found on the way.
 
 Files are written aside and renamed, so a run that is killed at any moment leaves a folder from
-which the same command goes on. The folder belongs to one graph and one set of settings.
+which the same command resumes. The folder belongs to one graph and one set of settings.
 """
 
 from __future__ import annotations
@@ -15,12 +15,9 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timezone
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
-
-import numpy as np
-import torch
-from torch import Tensor
 
 import clmpt
 from clmpt.errors import DataError
@@ -32,7 +29,6 @@ from clmpt.storage.files import (
     refuse_existing,
     save_json,
 )
-from clmpt.training.checkpoint import open_tensors, save_tensors
 
 if sys.platform != "win32":
     import fcntl
@@ -46,7 +42,7 @@ _PROVENANCE = ("started", "versions", "commit", "platform", "threads")
 
 @dataclass(frozen=True)
 class RunFolder:
-    """An open run. `identity` is what a run must share with this one to go on in it."""
+    """An open run. `identity` is what a run must share with this one to resume it."""
 
     path: Path
     identity: dict[str, Any]
@@ -99,7 +95,7 @@ class RunFolder:
         if other != identity:
             raise DataError(
                 f"'{path}' holds a run with other settings ({_differences(other, identity)}). "
-                "Use the same settings to go on with it, or choose another folder."
+                "Use the same settings to resume it, or choose another folder."
             )
         return cls(path, identity)
 
@@ -114,34 +110,19 @@ class RunFolder:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError:
                 raise DataError(
-                    f"Another process is at work in '{self.path}'. Wait for it, or stop it."
+                    f"Another process is working in '{self.path}'. Wait for it, or stop it."
                 ) from None
             yield
 
     # --- how far it came --------------------------------------------------------------------------
 
-    def save_state(self, tensors: Mapping[str, Tensor], progress: Mapping[str, Any]) -> None:
-        """Tensors and numbers in one file, so that they are always of the same moment."""
-        length = (self.path / _LOG).stat().st_size
-        save_tensors(self.path / _STATE, tensors, {**progress, "log_bytes": length})
-
-    def load_state(self) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
-        """What was saved last. What was logged after that moment is forgotten: it comes again."""
-        if not (self.path / _STATE).exists():
-            self._cut_log(0)
-            return None
-        try:
-            tensors, progress = open_tensors(self.path / _STATE)
-            length = int(progress["log_bytes"])
-        except (DataError, KeyError, TypeError, ValueError):
-            raise DataError(
-                f"'{self.path / _STATE}' is damaged. Remove that file to start the run anew."
-            ) from None
-        self._cut_log(length)
-        return tensors, progress
+    @property
+    def state(self) -> Path:
+        """Where to keep what the run needs to resume; gone when it is finished."""
+        return self.path / _STATE
 
     def finish(self, summary: Mapping[str, Any]) -> None:
-        """Marks the run as done; what was needed to go on is removed."""
+        """Marks the run as done; what was needed to resume is removed."""
         with new_file(self.path / _FINISHED) as scratch:
             save_json(scratch, summary)
         (self.path / _STATE).unlink(missing_ok=True)
@@ -158,14 +139,39 @@ class RunFolder:
             file.flush()
             os.fsync(file.fileno())
 
-    def _cut_log(self, length: int) -> None:
+    @property
+    def log_size(self) -> int:
+        return (self.path / _LOG).stat().st_size
+
+    def cut_log(self, length: int) -> None:
+        """Forgets what was logged after a moment: a run that resumes there logs it again."""
         if (self.path / _LOG).exists() and (self.path / _LOG).stat().st_size > length:
             os.truncate(self.path / _LOG, length)
+
+
+def is_begun(folder: str | Path) -> bool:
+    """Whether a folder holds a run, finished or not."""
+    return (Path(folder) / _RUN).exists()
 
 
 def is_finished(folder: str | Path) -> bool:
     """Whether a folder holds a run that came to its end."""
     return (Path(folder) / _FINISHED).exists()
+
+
+def read_summary(folder: str | Path) -> dict[str, Any]:
+    """What a finished run says of itself, such as how long it took."""
+    found = open_json(Path(folder) / _FINISHED)
+    if not isinstance(found, dict):
+        raise DataError(f"'{Path(folder) / _FINISHED}' is damaged.")
+    return found
+
+
+def source_of(folder: str | Path) -> str | None:
+    """Where the data of a run lay when it began; None where nothing says so."""
+    found = open_json(Path(folder) / _RUN) if is_begun(folder) else None
+    source = found.get("source") if isinstance(found, dict) else None
+    return source if isinstance(source, str) and source else None
 
 
 def read_provenance(folder: str | Path) -> dict[str, Any]:
@@ -199,13 +205,19 @@ def provenance() -> dict[str, Any]:
         "versions": {
             "clmpt": clmpt.__version__,
             "python": platform.python_version(),
-            "torch": torch.__version__,
-            "numpy": np.__version__,
+            "torch": version("torch"),
+            "numpy": version("numpy"),
         },
         "commit": _commit(),
         "platform": f"{platform.system()} {platform.machine()}",
-        "threads": torch.get_num_threads(),
+        "threads": _threads(),
     }
+
+
+def _threads() -> int | None:
+    """How many PyTorch computes with, where it is loaded: this room does not load it."""
+    torch = sys.modules.get("torch")
+    return torch.get_num_threads() if torch else os.cpu_count()
 
 
 def _commit() -> str | None:

@@ -16,7 +16,6 @@ from clmpt.graph.edges import AnyInts, Bools, EdgeIndex, Ints, expand, positions
 from clmpt.logic.formula import Variable
 from clmpt.symbolic.plan import (
     Check,
-    Edge,
     Filter,
     Forget,
     Grow,
@@ -26,9 +25,10 @@ from clmpt.symbolic.plan import (
     Scan,
     Seed,
     Slot,
+    SlotEdge,
 )
 from clmpt.symbolic.tables import (
-    Table,
+    Bindings,
     codes,
     concatenate,
     costlier,
@@ -44,7 +44,7 @@ ROWS_AT_ONCE = 4_000_000
 
 
 @dataclass(frozen=True)
-class Batch:
+class SlotValues:
     """The constants and directed relations of many queries of one shape, slot by slot."""
 
     entities_BS: Ints
@@ -62,7 +62,7 @@ class Engine:
     missing_X: npt.NDArray[np.bool_] | None = None
     rows_at_once: int = ROWS_AT_ONCE
 
-    def run(self, plan: Plan, batch: Batch) -> Table:
+    def run(self, plan: Plan, batch: SlotValues) -> Bindings:
         """The distinct bindings of the plan's outputs for every query of the batch."""
         return _Run(self, plan, batch).result()
 
@@ -73,19 +73,19 @@ class Engine:
 class _Run:
     """One plan over one batch. `alive_B` and `cost_B` are None until a step says otherwise."""
 
-    def __init__(self, engine: Engine, plan: Plan, batch: Batch) -> None:
+    def __init__(self, engine: Engine, plan: Plan, batch: SlotValues) -> None:
         self.engine, self.plan, self.batch = engine, plan, batch
         self.index, self.queries = engine.index, len(batch)
         self.alive_B: Bools | None = None
         self.cost_B: Ints | None = None
 
-    def result(self) -> Table:
+    def result(self) -> Bindings:
         found = [self.closed(table) for table in self.steps(0, {}, np.arange(self.queries))]
         if len(found) == 1:
             return found[0]
         return self.forget(concatenate(found, self.plan.outputs), self.plan.outputs)
 
-    def closed(self, table: Table) -> Table:
+    def closed(self, table: Bindings) -> Bindings:
         if self.alive_B is not None:
             table = table.take(self.alive_B[table.query_N])
         if table.cost_N is not None and self.cost_B is not None:
@@ -97,14 +97,14 @@ class _Run:
         column_B = slots_BS[:, slot]
         return column_B if len(query_B) == self.queries else column_B[query_B]
 
-    def per_row(self, value_B: AnyInts, table: Table) -> AnyInts:
+    def per_row(self, value_B: AnyInts, table: Bindings) -> AnyInts:
         """A value of each query for every row; one value is left as it is, numpy spreads it."""
         return value_B if self.queries == 1 else value_B[table.query_N]
 
     def only(self, found_B: Bools) -> None:
         self.alive_B = found_B if self.alive_B is None else self.alive_B & found_B
 
-    def steps(self, at: int, tables: dict[int, Table], query_B: Ints) -> Iterator[Table]:
+    def steps(self, at: int, tables: dict[int, Bindings], query_B: Ints) -> Iterator[Bindings]:
         """Runs from step `at` on; where a step is too large, once for each part of its rows."""
         for number in range(at, len(self.plan.steps)):
             step = self.plan.steps[number]
@@ -142,7 +142,7 @@ class _Run:
                 if isinstance(step, Join):
                     del tables[step.other]
         if self.plan.table is None:
-            yield Table(query_B, {}, None if self.engine.missing_X is None else 0 * query_B)
+            yield Bindings(query_B, {}, None if self.engine.missing_X is None else 0 * query_B)
         else:
             yield tables[self.plan.table]
 
@@ -161,13 +161,13 @@ class _Run:
         if cost is not None:
             self.cost_B = cost if self.cost_B is None else self.cost_B + cost
 
-    def filter(self, table: Table, step: Filter) -> Table:
+    def filter(self, table: Bindings, step: Filter) -> Bindings:
         ranges = self.ranges_for(table, step.edge)
         if step.holds:
             return self.keep_found(table, *ranges)
         return table.take(~self.index.find(*ranges)[1])
 
-    def ranges_for(self, table: Table, edge: Edge) -> tuple[AnyInts, AnyInts, AnyInts]:
+    def ranges_for(self, table: Bindings, edge: SlotEdge) -> tuple[AnyInts, AnyInts, AnyInts]:
         """For each row the neighbours at one end of an atom, and the value at the other end."""
         forward = isinstance(edge.tail, Variable)
         near, far = (edge.head, edge.tail) if forward else (edge.tail, edge.head)
@@ -181,11 +181,13 @@ class _Run:
         start_B, stop_B = self.index.ranges(self.batch.entities_BS[:, near.number], relation_B)
         return self.per_row(start_B, table), self.per_row(stop_B, table), target_N
 
-    def keep_found(self, table: Table, start: AnyInts, stop: AnyInts, target_N: AnyInts) -> Table:
+    def keep_found(
+        self, table: Bindings, start: AnyInts, stop: AnyInts, target_N: AnyInts
+    ) -> Bindings:
         edge_N, found_N = self.index.find(start, stop, target_N)
         return costlier(table, self.engine.edge_cost(edge_N)).take(found_N)
 
-    def refuse(self, step: Refuse, tables: dict[int, Table]) -> None:
+    def refuse(self, step: Refuse, tables: dict[int, Bindings]) -> None:
         sub_engine = replace(self.engine, missing_X=None)
         if step.table < 0:
             matched = sub_engine.run(step.plan, self.batch).query_N
@@ -198,17 +200,19 @@ class _Run:
             part = table.take(rows)
             outer = [part.columns[variable][:, None] for variable in step.outer]
             known = self.batch.entities_BS[part.query_N, : step.first_slot]
-            sub_batch = Batch(np.hstack([known, *outer]), self.batch.relations_BR[part.query_N])
+            sub_batch = SlotValues(
+                np.hstack([known, *outer]), self.batch.relations_BR[part.query_N]
+            )
             refused_N[sub_engine.run(step.plan, sub_batch).query_N + first] = True
         tables[step.table] = table.take(~refused_N)
 
-    def forget(self, table: Table, keep: tuple[Variable, ...]) -> Table:
+    def forget(self, table: Bindings, keep: tuple[Variable, ...]) -> Bindings:
         """The distinct rows of the kept columns, sorted by query; the least cost of equal rows."""
         if not len(table):
-            return Table(table.query_N, {v: table.columns[v] for v in keep}, table.cost_N)
+            return Bindings(table.query_N, {v: table.columns[v] for v in keep}, table.cost_N)
         if self.queries == len(keep) == 1 and table.cost_N is None:
             value_N = sorted_distinct(table.columns[keep[0]], self.index.entities)
-            return Table(np.zeros(len(value_N), np.int64), {keep[0]: value_N})
+            return Bindings(np.zeros(len(value_N), np.int64), {keep[0]: value_N})
         columns = [table.query_N, *(table.columns[variable] for variable in keep)]
         sizes = [self.queries, *(self.index.entities for _ in keep)]
         code_N = codes(columns, sizes)
@@ -227,17 +231,17 @@ class _Run:
             rest_N = code_N // size
             values.append(code_N - rest_N * size)
             code_N = rest_N
-        return Table(code_N, dict(zip(keep, reversed(values), strict=True)), cost_N)
+        return Bindings(code_N, dict(zip(keep, reversed(values), strict=True)), cost_N)
 
     def forget_wide(
-        self, table: Table, columns: list[AnyInts], keep: tuple[Variable, ...]
-    ) -> Table:
+        self, table: Bindings, columns: list[AnyInts], keep: tuple[Variable, ...]
+    ) -> Bindings:
         """The same where the columns do not fit in one number."""
         costs = [] if table.cost_N is None else [table.cost_N]
         order = np.lexsort((*costs, *reversed(columns)))
         ordered = [column[order] for column in columns]
         first_N = np.logical_or.reduce([firsts(column) for column in ordered])
-        return Table(
+        return Bindings(
             ordered[0][first_N].astype(np.int64, copy=False),
             {v: column[first_N] for v, column in zip(keep, ordered[1:], strict=True)},
             None if table.cost_N is None else table.cost_N[order][first_N],
@@ -245,7 +249,7 @@ class _Run:
 
     # --- steps that make rows: a table, or a list of parts where it would be too large --------
 
-    def seed(self, step: Seed, query_B: Ints) -> Table | list[Ints]:
+    def seed(self, step: Seed, query_B: Ints) -> Bindings | list[Ints]:
         lists = [self.list_at(edge, step.variable, query_B) for edge in step.edges]
         start_B, stop_B = lists[0]
         if len(lists) > 1:
@@ -258,7 +262,7 @@ class _Run:
             return halves(query_B)
         row_N, edge_N = expand(start_B, stop_B)
         value_N = self.index.neighbours_X[edge_N]
-        table = Table(row_N, {step.variable: value_N}, self.engine.edge_cost(edge_N))
+        table = Bindings(row_N, {step.variable: value_N}, self.engine.edge_cost(edge_N))
         for further in range(1, len(lists)):
             other_B = (shortest_B + further) % len(lists)
             start_B, stop_B = start_LB[other_B, at_B], stop_LB[other_B, at_B]
@@ -269,7 +273,7 @@ class _Run:
             return table
         return replace(table, query_N=query_B[table.query_N])
 
-    def list_at(self, edge: Edge, variable: Variable, query_B: Ints) -> tuple[AnyInts, AnyInts]:
+    def list_at(self, edge: SlotEdge, variable: Variable, query_B: Ints) -> tuple[AnyInts, AnyInts]:
         """The ranges of neighbours that an atom with one constant allows."""
         relation_B = self.column(self.batch.relations_BR, edge.relation, query_B)
         forward = edge.tail == variable
@@ -280,7 +284,7 @@ class _Run:
             entity_B, relation_B if forward else self.index.inverse(relation_B)
         )
 
-    def scan(self, step: Scan, query_B: Ints) -> Table | list[Ints]:
+    def scan(self, step: Scan, query_B: Ints) -> Bindings | list[Ints]:
         relation_B = self.batch.relations_BR[query_B, step.edge.relation]
         assert isinstance(step.edge.head, Variable)
         assert isinstance(step.edge.tail, Variable)
@@ -305,12 +309,12 @@ class _Run:
                 step.edge.tail: np.tile(pairs[1], many),
             }
             query_N = np.repeat(asking, len(pairs[0]))
-            parts.append(Table(query_N, columns, None if cost is None else np.tile(cost, many)))
+            parts.append(Bindings(query_N, columns, None if cost is None else np.tile(cost, many)))
         return concatenate(
             parts, (step.edge.head, step.edge.tail), self.engine.missing_X is not None
         )
 
-    def grow(self, table: Table, step: Grow) -> Table | list[Table]:
+    def grow(self, table: Bindings, step: Grow) -> Bindings | list[Bindings]:
         relation_B = self.batch.relations_BR[:, step.edge.relation]
         if step.edge.tail != step.stop:
             relation_B = self.index.inverse(relation_B)
@@ -326,7 +330,7 @@ class _Run:
         grown.columns[step.stop] = self.index.neighbours_X[edge_N]
         return grown
 
-    def join(self, left: Table, right: Table) -> Table | list[Table]:
+    def join(self, left: Bindings, right: Bindings) -> Bindings | list[Bindings]:
         shared = [variable for variable in left.columns if variable in right.columns]
         left_key, right_key = self.join_keys(left, right, shared)
         order = np.argsort(right_key, kind="stable")
@@ -341,7 +345,9 @@ class _Run:
         joined.columns.update(matched.columns)
         return joined
 
-    def join_keys(self, left: Table, right: Table, shared: list[Variable]) -> tuple[Ints, Ints]:
+    def join_keys(
+        self, left: Bindings, right: Bindings, shared: list[Variable]
+    ) -> tuple[Ints, Ints]:
         sizes = [self.queries, *(self.index.entities for _ in shared)]
         sides = [[table.query_N, *(table.columns[v] for v in shared)] for table in (left, right)]
         left_key, right_key = (codes(columns, sizes) for columns in sides)

@@ -16,7 +16,7 @@ from clmpt.graph.edges import AnyInts, Bools, Ints
 from clmpt.graph.knowledge_graph import KnowledgeGraph
 from clmpt.logic.formula import Query
 from clmpt.queries.store import AnswerSets, QueryGroup
-from clmpt.symbolic.engine import Batch, Engine
+from clmpt.symbolic.engine import Engine, SlotValues
 from clmpt.symbolic.solver import QUERIES_AT_ONCE, compiled, template_batches
 
 
@@ -59,7 +59,9 @@ def hardness(
         rows = slice(first, first + QUERIES_AT_ONCE)
         codes, costs, fewer = [], [], []
         for part, batch in zip(parts, batches, strict=True):
-            table = engine.run(part.plan, Batch(batch.entities_BS[rows], batch.relations_BR[rows]))
+            table = engine.run(
+                part.plan, SlotValues(batch.entities_BS[rows], batch.relations_BR[rows])
+            )
             assert table.cost_N is not None
             codes.append(table.query_N * len(graph.entities) + table.columns[part.free])
             costs.append(table.cost_N)

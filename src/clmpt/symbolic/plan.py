@@ -28,7 +28,7 @@ End: TypeAlias = Slot | Variable
 
 
 @dataclass(frozen=True, slots=True)
-class Edge:
+class SlotEdge:
     """An atom with its relation and constants abstracted to slots."""
 
     relation: int
@@ -44,7 +44,7 @@ class Edge:
 class Skeleton:
     """A pattern without its constants: what two queries of one shape have in common."""
 
-    edges: tuple[Edge, ...]
+    edges: tuple[SlotEdge, ...]
     absent: tuple[Skeleton, ...]
 
     @property
@@ -90,7 +90,7 @@ def skeleton_for(signature: Signature) -> Skeleton:
         return Slot(value) if isinstance(value, int) else Variable(value)
 
     def part(inner: Signature) -> Skeleton:
-        edges = tuple(Edge(next(numbers), end(head), end(tail)) for head, tail in inner[0])
+        edges = tuple(SlotEdge(next(numbers), end(head), end(tail)) for head, tail in inner[0])
         return Skeleton(edges, tuple(part(absent) for absent in inner[1]))
 
     return part(signature)
@@ -103,7 +103,7 @@ def skeleton_for(signature: Signature) -> Skeleton:
 class Check:
     """Keep the queries for which an atom between two constants holds."""
 
-    edge: Edge
+    edge: SlotEdge
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +112,7 @@ class Seed:
 
     table: int
     variable: Variable
-    edges: tuple[Edge, ...]
+    edges: tuple[SlotEdge, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +120,7 @@ class Scan:
     """Start `table` with every pair that an atom between variables allows."""
 
     table: int
-    edge: Edge
+    edge: SlotEdge
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +139,7 @@ class Grow:
     """
 
     table: int
-    edge: Edge
+    edge: SlotEdge
     start: Variable
     stop: Variable
     leave: bool = False
@@ -150,7 +150,7 @@ class Filter:
     """Keep the rows for which an atom holds, or those for which it does not."""
 
     table: int
-    edge: Edge
+    edge: SlotEdge
     holds: bool = True
 
 
@@ -298,7 +298,7 @@ class _Planner:
         self.thin(first)
         return first
 
-    def grow(self, table: int, edge: Edge, start: Variable) -> None:
+    def grow(self, table: int, edge: SlotEdge, start: Variable) -> None:
         (stop,) = edge.variables - {start}
         self.waiting.remove(edge)
         self.steps.append(Grow(table, edge, start, stop))
@@ -365,5 +365,5 @@ def _put(part: Skeleton, slots: dict[Variable, Slot]) -> Skeleton:
     def end(old: End) -> End:
         return slots.get(old, old) if isinstance(old, Variable) else old
 
-    edges = tuple(Edge(edge.relation, end(edge.head), end(edge.tail)) for edge in part.edges)
+    edges = tuple(SlotEdge(edge.relation, end(edge.head), end(edge.tail)) for edge in part.edges)
     return Skeleton(edges, tuple(_put(inner, slots) for inner in part.absent))

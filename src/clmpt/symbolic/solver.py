@@ -17,15 +17,15 @@ from clmpt.logic.formula import Placeholder, Query, Symbol, Variable, placeholde
 from clmpt.logic.normal_form import Pattern
 from clmpt.logic.parser import parse
 from clmpt.queries.store import AnswerSets
-from clmpt.symbolic.engine import Batch, Engine
+from clmpt.symbolic.engine import Engine, SlotValues
 from clmpt.symbolic.plan import Plan, Skeleton, planned, signature_of
-from clmpt.symbolic.tables import Table, sorted_distinct
+from clmpt.symbolic.tables import Bindings, sorted_distinct
 
 QUERIES_AT_ONCE = 4096
 
 
 @dataclass(frozen=True)
-class Part:
+class CompiledPattern:
     """One alternative of a query, ready to run, with the symbols that fill its slots."""
 
     skeleton: Skeleton
@@ -35,9 +35,9 @@ class Part:
     relations: tuple[Symbol, ...]
 
 
-def compiled(query: Query) -> tuple[Part, ...]:
+def compiled(query: Query) -> tuple[CompiledPattern, ...]:
     """The parts of a query, kept with the query itself: whoever asks once often asks again."""
-    kept: tuple[Part, ...] | None = vars(query).get("_parts")
+    kept: tuple[CompiledPattern, ...] | None = vars(query).get("_parts")
     if kept is None:
         kept = vars(query)["_parts"] = tuple(
             _part(pattern, query.free) for pattern in query.patterns
@@ -45,10 +45,10 @@ def compiled(query: Query) -> tuple[Part, ...]:
     return kept
 
 
-def _part(pattern: Pattern, free: Variable) -> Part:
+def _part(pattern: Pattern, free: Variable) -> CompiledPattern:
     signature, entities, relations = signature_of(pattern)
     skeleton, plan = planned(signature, (free,))
-    return Part(skeleton, plan, free, tuple(entities), tuple(relations))
+    return CompiledPattern(skeleton, plan, free, tuple(entities), tuple(relations))
 
 
 def solve(question: Query | str, graph: KnowledgeGraph) -> frozenset[int]:
@@ -83,11 +83,11 @@ def solve_all(queries: Sequence[Query], graph: KnowledgeGraph) -> list[frozenset
     return answers
 
 
-def _batch(parts: Sequence[Part], graph: KnowledgeGraph) -> Batch:
+def _batch(parts: Sequence[CompiledPattern], graph: KnowledgeGraph) -> SlotValues:
     """The same alternative of several queries of one shape, with its names looked up."""
     entities = [[graph.entities.resolve(symbol) for symbol in part.entities] for part in parts]
     relations = [[graph.relations.resolve(symbol) for symbol in part.relations] for part in parts]
-    return Batch(np.array(entities, np.int64), np.array(relations, np.int64))
+    return SlotValues(np.array(entities, np.int64), np.array(relations, np.int64))
 
 
 def solve_many(
@@ -104,11 +104,11 @@ def solve_many(
 
 def template_batches(
     template: Query, graph: KnowledgeGraph, entities: AnyInts, relations: AnyInts
-) -> list[Batch]:
+) -> list[SlotValues]:
     """The slots of each alternative of a template, filled from its placeholders' values."""
     entity_names, relation_names = placeholders(template)
     return [
-        Batch(
+        SlotValues(
             _slots(part.entities, entity_names, entities, graph.entities),
             _slots(part.relations, relation_names, relations, graph.relations),
         )
@@ -129,13 +129,13 @@ def _slots(
 
 
 def _solve_parts(
-    parts: tuple[Part, ...], batches: list[Batch], graph: KnowledgeGraph
+    parts: tuple[CompiledPattern, ...], batches: list[SlotValues], graph: KnowledgeGraph
 ) -> AnswerSets:
     engine, queries = Engine(graph.index), len(batches[0])
     chunks: list[AnswerSets] = []
     for first in range(0, queries, QUERIES_AT_ONCE):
         rows = slice(first, first + QUERIES_AT_ONCE)
-        some = [Batch(b.entities_BS[rows], b.relations_BR[rows]) for b in batches]
+        some = [SlotValues(b.entities_BS[rows], b.relations_BR[rows]) for b in batches]
         tables = [engine.run(part.plan, batch) for part, batch in zip(parts, some, strict=True)]
         chunks.append(_union(parts, tables, len(some[0]), graph))
     if len(chunks) == 1:
@@ -144,7 +144,7 @@ def _solve_parts(
 
 
 def _union(
-    parts: tuple[Part, ...], tables: list[Table], queries: int, graph: KnowledgeGraph
+    parts: tuple[CompiledPattern, ...], tables: list[Bindings], queries: int, graph: KnowledgeGraph
 ) -> AnswerSets:
     size = len(graph.entities)
     codes = [

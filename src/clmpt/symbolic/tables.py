@@ -20,7 +20,7 @@ from clmpt.logic.formula import Variable
 
 
 @dataclass(frozen=True)
-class Table:
+class Bindings:
     query_N: Ints
     columns: dict[Variable, AnyInts]
     cost_N: Ints | None = None
@@ -28,19 +28,19 @@ class Table:
     def __len__(self) -> int:
         return len(self.query_N)
 
-    def take(self, rows: AnyInts | Bools | slice) -> Table:
+    def take(self, rows: AnyInts | Bools | slice) -> Bindings:
         columns = {variable: column[rows] for variable, column in self.columns.items()}
         cost_N = None if self.cost_N is None else self.cost_N[rows]
-        return Table(self.query_N[rows], columns, cost_N)
+        return Bindings(self.query_N[rows], columns, cost_N)
 
-    def repeated(self, count_N: AnyInts, leave: Variable | None) -> Table:
+    def repeated(self, count_N: AnyInts, leave: Variable | None) -> Bindings:
         """Each row as often as it says, without the column of `leave`."""
         columns = {v: np.repeat(c, count_N) for v, c in self.columns.items() if v != leave}
         cost_N = None if self.cost_N is None else np.repeat(self.cost_N, count_N)
-        return Table(np.repeat(self.query_N, count_N), columns, cost_N)
+        return Bindings(np.repeat(self.query_N, count_N), columns, cost_N)
 
 
-def costlier(table: Table, cost_N: Ints | None) -> Table:
+def costlier(table: Bindings, cost_N: Ints | None) -> Bindings:
     if table.cost_N is None or cost_N is None:
         return table
     return replace(table, cost_N=table.cost_N + cost_N)
@@ -51,7 +51,7 @@ def halves(query_B: Ints) -> list[Ints]:
     return [query_B[:middle], query_B[middle:]]
 
 
-def in_parts(table: Table, count_N: AnyInts, limit: int) -> list[Table]:
+def in_parts(table: Bindings, count_N: AnyInts, limit: int) -> list[Bindings]:
     """The table cut where its growth fills the limit; a row that alone exceeds it stands alone."""
     part_N = (np.cumsum(count_N) - count_N) // limit
     cuts = [0, *(np.flatnonzero(part_N[1:] != part_N[:-1]) + 1).tolist(), len(table)]
@@ -60,12 +60,14 @@ def in_parts(table: Table, count_N: AnyInts, limit: int) -> list[Table]:
     return [table.take(slice(start, stop)) for start, stop in pairwise(cuts)]
 
 
-def concatenate(tables: list[Table], variables: tuple[Variable, ...], costs: bool = False) -> Table:
+def concatenate(
+    tables: list[Bindings], variables: tuple[Variable, ...], costs: bool = False
+) -> Bindings:
     if not tables:
         none = np.empty(0, np.int64)
-        return Table(none, dict.fromkeys(variables, none), none if costs else None)
+        return Bindings(none, dict.fromkeys(variables, none), none if costs else None)
     costs_N = [table.cost_N for table in tables if table.cost_N is not None]
-    return Table(
+    return Bindings(
         np.concatenate([table.query_N for table in tables]),
         {v: np.concatenate([table.columns[v] for table in tables]) for v in variables},
         np.concatenate(costs_N) if costs_N else None,

@@ -6,11 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from clmpt.graph.benchmark_folders import FULL, OBSERVED
 from clmpt.graph.edges import Bools
 from clmpt.graph.knowledge_graph import KnowledgeGraph
-from clmpt.queries.store import AnswerSets, QueryGroup
-from clmpt.sampling.sampler import difference
+from clmpt.graph.splits import FULL, OBSERVED
+from clmpt.queries.store import AnswerSets, QueryGroup, difference
 from clmpt.symbolic.solver import solve_many
 
 

@@ -15,8 +15,8 @@ import torch
 from torch import Tensor
 
 from clmpt.errors import TrainingError
-from clmpt.predictors.objectives import Batch, sampled_loss, softmax_loss
-from clmpt.predictors.predictor import BilinearPredictor, EmbeddingPredictor
+from clmpt.predictors.objectives import OBJECTIVES, LinkBatch
+from clmpt.predictors.predictor import EmbeddingPredictor
 from clmpt.queries.links import Links
 from clmpt.settings import Pretraining
 from clmpt.training.stepping import (
@@ -48,7 +48,8 @@ class Pretrainer:
         self.steps = settings.epochs * self.steps_per_epoch
         self.batches_per_epoch = max(1.0, len(links) / settings.batch)
         self.mean_facts = links.facts / self.batches_per_epoch
-        self.optimizer = _optimizer(predictor, settings)
+        self.objective = OBJECTIVES[predictor.objective]
+        self.optimizer = self.objective.optimizer(predictor.parameters(), settings)
         self.result = copy.deepcopy(predictor).requires_grad_(False)
         if not settings.averaging:
             self.result = predictor
@@ -115,6 +116,10 @@ class Pretrainer:
         restore_training(self.predictor, self.optimizer, rest)
         self.steps_done = steps_done
 
+    @property
+    def last_learning_rate(self) -> float:
+        return float(self.optimizer.param_groups[0]["lr"])
+
     def mean_loss(self, loss_sum: float, steps: int) -> float:
         """Per fact: a last, smaller batch of an epoch adds less to the sum."""
         return loss_sum / min(steps, self.batches_per_epoch)
@@ -125,30 +130,21 @@ class Pretrainer:
 
     # --- one step ---------------------------------------------------------------------------------
 
-    def _eager_loss(self, batch: Batch, negative_K: Tensor | None) -> Tensor:
-        settings = self.settings
-        if isinstance(self.predictor, BilinearPredictor):
-            return softmax_loss(self.predictor, batch, settings.regularisation, self.mean_facts)
-        assert negative_K is not None
-        return sampled_loss(
-            self.predictor,
-            batch,
-            negative_K,
-            settings.margin,
-            settings.temperature,
-            self.mean_facts,
+    def _eager_loss(self, batch: LinkBatch, negative_K: Tensor | None) -> Tensor:
+        return self.objective.loss(
+            self.predictor, batch, negative_K, self.settings, self.mean_facts
         )
 
     def _negatives(self) -> Tensor | None:
-        """Entities drawn for the next step, where its loss wants some."""
-        if isinstance(self.predictor, BilinearPredictor):
+        """Entities drawn for the next step, where its loss needs some."""
+        count = self.objective.negatives(self.settings)
+        if not count:
             return None
-        entities = len(self.predictor.entities_ED)
         random = random_of(self.settings.seed, _NEGATIVES, self.steps_done)
-        drawn_K = random.integers(entities, size=self.settings.negatives)
+        drawn_K = random.integers(len(self.predictor.entities_ED), size=count)
         return torch.from_numpy(drawn_K).to(self.device)
 
-    def _batch(self) -> Batch:
+    def _batch(self) -> LinkBatch:
         epoch, within = divmod(self.steps_done, self.steps_per_epoch)
         if self._order_P is None or self._order_P[0] != epoch:
             random = random_of(self.settings.seed, _ORDER, epoch)
@@ -159,7 +155,7 @@ class Pretrainer:
         )
 
 
-def batch_of(links: Links, device: torch.device) -> Batch:
+def batch_of(links: Links, device: torch.device) -> LinkBatch:
     """Questions as tensors on a device."""
     columns = (
         links.entity_P,
@@ -168,12 +164,4 @@ def batch_of(links: Links, device: torch.device) -> Batch:
         links.answers.owners,
         np.asarray(links.answers.entities, np.int64),
     )
-    return Batch(*(torch.from_numpy(column).to(device) for column in columns))
-
-
-def _optimizer(predictor: EmbeddingPredictor, settings: Pretraining) -> torch.optim.Optimizer:
-    """Adagrad for the softmax (Lacroix et al.), Adam for sampled negatives (Sun et al.)."""
-    parameters = list(predictor.parameters())
-    if isinstance(predictor, BilinearPredictor):
-        return torch.optim.Adagrad(parameters, settings.learning_rate)
-    return torch.optim.Adam(parameters, settings.learning_rate)
+    return LinkBatch(*(torch.from_numpy(column).to(device) for column in columns))

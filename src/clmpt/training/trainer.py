@@ -12,28 +12,17 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import torch
 from torch import Tensor
-from torch.nn import functional
 
 from clmpt.errors import TrainingError
 from clmpt.graph.edges import Ints
-from clmpt.predictors.predictor import look_up
 from clmpt.queries.store import AnswerSets, QueryGroup
-from clmpt.reasoners.message_passing.candidates import lengths, pair_cosines
-from clmpt.reasoners.message_passing.clmpt import (
-    MessagePassing,
-    best_alternative,
-    cosine,
-    nce_loss,
-    unit,
-)
-from clmpt.reasoners.message_passing.dropout import Dropout
-from clmpt.reasoners.message_passing.layout import batch_queries
+from clmpt.reasoners.model import Candidates, GradientModel
 from clmpt.settings import Training
 from clmpt.training.stepping import is_sane, random_of, restore_training, trained, training_state
 
-# Shapes: Q queries, G graphs, C constants, U entities that a step looks at, K candidates, D width
+# Shapes: Q queries, K negatives
 
-_ORDER, _POSITIVES, _NEGATIVES, _DROPOUT = range(4)  # what random numbers are for
+_ORDER, _POSITIVES, _NEGATIVES, _MODEL = range(4)  # what random numbers are for
 _STEP_DECAY = 0.1
 
 
@@ -83,20 +72,17 @@ class Trainer:
     """A reasoner, its optimizer and how many steps they have done."""
 
     def __init__(
-        self, model: MessagePassing, groups: Sequence[QueryGroup], settings: Training
+        self, model: GradientModel, groups: Sequence[QueryGroup], settings: Training
     ) -> None:
         groups = [_answered(group) for group in groups]
         self.model, self.settings = model, settings
         self.order = Order([group for group in groups if len(group)], settings)
         if not self.order.queries:
             raise TrainingError("There are no queries with answers to train on.")
-        self.device = model.predictor.entities_ED.device
+        self.device = model.device
         self.steps_per_epoch = self.order.steps_per_epoch
         self.steps = settings.steps or settings.epochs * self.steps_per_epoch
         self.steps_done = 0
-        self.passing = model.passing(share=model.settings.dropout == 0)
-        table_ED = model.predictor.entities_ED
-        self.frozen_length_E1 = lengths(table_ED) if model.settings.frozen else None
         self.optimizer: torch.optim.Optimizer = torch.optim.AdamW(
             list(trained(model).values()),
             settings.learning_rate,
@@ -113,7 +99,8 @@ class Trainer:
         with torch.autocast(
             self.device.type, torch.bfloat16, enabled=settings.precision == "bfloat16"
         ):
-            loss = self.loss(groups, self.positives(groups), self.negatives(groups))
+            batch = self.model.lay_out(groups).to(self.device)
+            loss = self.model.loss(batch, self.candidates(groups), self.randomness())
         loss.backward()  # type: ignore[no-untyped-call]
         if settings.clip:
             torch.nn.utils.clip_grad_norm_(trained(self.model).values(), settings.clip)
@@ -135,6 +122,10 @@ class Trainer:
             done = (step - settings.warm_up) / max(self.steps - settings.warm_up, 1)
             return rate * (1 + math.cos(math.pi * done)) / 2
         return rate
+
+    @property
+    def last_learning_rate(self) -> float:
+        return float(self.optimizer.param_groups[0]["lr"])
 
     def mean_loss(self, loss_sum: float, steps: int) -> float:
         return loss_sum / steps
@@ -164,59 +155,20 @@ class Trainer:
             return None
         rows = sum(map(len, groups)) if settings.negatives == "query" else 1
         random = random_of(settings.seed, _NEGATIVES, self.steps_done)
-        entities = len(self.model.predictor.entities_ED)
-        return random.integers(entities, size=(rows, settings.negative_count))
+        return random.integers(self.model.entities, size=(rows, settings.negative_count))
 
-    def loss(
-        self, groups: Sequence[QueryGroup], positive_Q: Ints, negative_QK: Ints | None
-    ) -> Tensor:
-        """The loss of some queries. Each table is looked up once, so that each has one gradient."""
-        batch = batch_queries(groups, self.passing).to(self.device)
-        drawn = None if negative_QK is None else torch.from_numpy(negative_QK).to(self.device)
-        rows_UD, length_U1, (place_C, positive, negative) = self._rows(
-            batch.entity_C, torch.from_numpy(positive_Q).to(self.device), drawn
+    def candidates(self, groups: Sequence[QueryGroup]) -> Candidates:
+        """What the next step tells apart."""
+        negative_QK = self.negatives(groups)
+        return Candidates(
+            torch.from_numpy(self.positives(groups)).to(self.device),
+            None if negative_QK is None else torch.from_numpy(negative_QK).to(self.device),
         )
-        answers_GD = self.model(batch, look_up(rows_UD, place_C), self.dropout())
-        if negative is None:
-            scores_GE = cosine(answers_GD, rows_UD)
-            scores_QE = best_alternative(scores_GE, batch.query_G, batch.queries)
-            return functional.cross_entropy(scores_QE / self.settings.temperature, positive)
-        query_GD = unit(answers_GD)
-        if len(negative) == 1 < batch.queries:
-            candidate_G1 = positive[batch.query_G, None]
-            positive_G1 = pair_cosines(query_GD, rows_UD, length_U1, candidate_G1)
-            negative_KD = unit(look_up(rows_UD, negative[0]))
-            scores_GK = torch.cat([positive_G1, query_GD @ negative_KD.T], 1)
-        else:
-            candidate_QK = torch.cat([positive[:, None], negative], 1)
-            candidate_GK = candidate_QK[batch.query_G]
-            scores_GK = pair_cosines(query_GD, rows_UD, length_U1, candidate_GK)
-        scores_QK = best_alternative(scores_GK, batch.query_G, batch.queries)
-        return nce_loss(scores_QK[:, :1], scores_QK[:, 1:], self.settings.temperature)
 
-    def _rows(
-        self, constant_C: Tensor, positive_Q: Tensor, negative_QK: Tensor | None
-    ) -> tuple[Tensor, Tensor, tuple[Tensor, Tensor, Tensor | None]]:
-        """Rows of the entity table, their lengths, and where the entities asked for are in them.
-
-        Of a frozen table nothing is copied or computed, so a step with sampled negatives costs the
-        same however large it is. Of another the rows that a step looks at are taken out, once.
-        """
-        table_ED: Tensor = self.model.predictor.entities_ED
-        if self.frozen_length_E1 is not None:
-            return table_ED, self.frozen_length_E1, (constant_C, positive_Q, negative_QK)
-        if negative_QK is None:
-            return table_ED, table_ED.new_empty(0), (constant_C, positive_Q, None)
-        parts = [constant_C, positive_Q, negative_QK.flatten()]
-        found_U, place = torch.unique(torch.cat(parts), return_inverse=True)
-        rows_UD = look_up(table_ED, found_U)
-        constant, positive, negative = torch.split(place, [len(part) for part in parts])
-        return rows_UD, lengths(rows_UD), (constant, positive, negative.view_as(negative_QK))
-
-    def dropout(self) -> Dropout:
-        seed = random_of(self.settings.seed, _DROPOUT, self.steps_done).integers(2**63)
-        generator = torch.Generator(self.device).manual_seed(int(seed))
-        return Dropout(self.model.settings.dropout, generator)
+    def randomness(self) -> torch.Generator:
+        """All that is random in the next step, besides its candidates."""
+        seed = random_of(self.settings.seed, _MODEL, self.steps_done).integers(2**63)
+        return torch.Generator(self.device).manual_seed(int(seed))
 
 
 def _answered(group: QueryGroup) -> QueryGroup:

@@ -6,17 +6,62 @@ sums of table rows (`embedding_bag`) give scores and gradients from the table it
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
-from clmpt.predictors.predictor import look_up
+from clmpt.predictors.predictor import EmbeddingPredictor, look_up
+from clmpt.reasoners.model import Candidates
 
 _SHORTEST = 1e-12  # as in torch's normalize: what has no direction is like nothing
 
-# Shapes: G graphs, K candidates of each, U rows of a table, D width
+# Shapes: Q queries, G graphs, C constants, K candidates of each, U rows of a table, E entities,
+# D width
+
+
+@dataclass(frozen=True)
+class CandidateRows:
+    """Rows of the entity table with their lengths, and where a step's entities are among them."""
+
+    rows_UD: Tensor
+    length_U1: Tensor
+    constant_C: Tensor
+    positive_Q: Tensor
+    negative_QK: Tensor | None
+
+
+class CandidateTable:
+    """A predictor's entities, as a step looks them up.
+
+    Of a frozen table nothing is copied or computed, so a step with sampled negatives costs the
+    same however large it is. Of another the rows that a step needs are taken out, once.
+    """
+
+    def __init__(self, predictor: EmbeddingPredictor) -> None:
+        self.predictor = predictor
+        self.frozen_length_E1: Tensor | None = None
+
+    def rows(self, constant_C: Tensor, candidates: Candidates) -> CandidateRows:
+        table_ED: Tensor = self.predictor.entities_ED
+        positive_Q, negative_QK = candidates.positive_Q, candidates.negative_QK
+        if not table_ED.requires_grad:
+            if self.frozen_length_E1 is None:
+                self.frozen_length_E1 = lengths(table_ED)
+            return CandidateRows(
+                table_ED, self.frozen_length_E1, constant_C, positive_Q, negative_QK
+            )
+        if negative_QK is None:
+            return CandidateRows(table_ED, table_ED.new_empty(0), constant_C, positive_Q, None)
+        parts = [constant_C, positive_Q, negative_QK.flatten()]
+        found_U, place = torch.unique(torch.cat(parts), return_inverse=True)
+        rows_UD = look_up(table_ED, found_U)
+        constant, positive, negative = torch.split(place, [len(part) for part in parts])
+        return CandidateRows(
+            rows_UD, lengths(rows_UD), constant, positive, negative.view_as(negative_QK)
+        )
 
 
 def lengths(rows_UD: Tensor) -> Tensor:

@@ -1,85 +1,118 @@
 """CLMPT, the paper in one file: Conditional Logical Message Passing Transformer (KDD 2024).
 
 Messages go only to variables; a transformer over a variable's messages and its own embedding
-updates it; after as many layers as the farthest constant is away, the free variable's embedding
-ranks all entities by cosine. What is computed when is laid out by `neural/batching.py`.
+updates it; the number of layers is the distance to the farthest constant; the free variable's final
+embedding ranks all entities by cosine. `layout.py` decides what is computed when.
 """
 
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
+from abc import abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
 from clmpt.errors import SettingError
+from clmpt.logic.formula import Query
+from clmpt.logic.query_graph import query_graphs
 from clmpt.predictors.predictor import EmbeddingPredictor, look_up
+from clmpt.queries.store import QueryGroup
+from clmpt.reasoners.message_passing.asking import MessagePassingReasoner
+from clmpt.reasoners.message_passing.candidates import CandidateTable, pair_cosines
 from clmpt.reasoners.message_passing.dropout import NO_DROPOUT, Dropout
-from clmpt.reasoners.message_passing.layout import QueryBatch
-from clmpt.reasoners.message_passing.state_cache import Memory
-from clmpt.reasoners.message_passing.unrolling import Passing
-from clmpt.settings import Reasoning
+from clmpt.reasoners.message_passing.layout import QueryBatch, Wave, lay_out_queries
+from clmpt.reasoners.message_passing.settings import (
+    CLMPTSettings,
+    MessagePassingSettings,
+    suggested_encoder,
+    suggested_settings,
+)
+from clmpt.reasoners.message_passing.state_cache import StateCache
+from clmpt.reasoners.message_passing.unrolling import PassingOptions
+from clmpt.reasoners.model import Basis, Candidates, Cost, GradientModel
 
 # Shapes: Q queries, G graphs (a query's alternatives), I items, M messages, T tokens, U updates,
 # C constants, E entities, D width, H heads, K candidates, s size of a set
 
 Sizes = tuple[tuple[int, int], ...]
+_MESSAGES = 4  # that an update receives, itself included, on average over the training shapes
 
 
 @dataclass(frozen=True)
-class Thoughts:
+class Trace:
     """Every message and embedding that led to the answers, by the batch's numbering of items.
 
-    `attention` has, for each wave and each size of set in it, weights_UHss: how much
-    each member of a set (row) drew from each (column), in the last encoder block.
+    `attention` has, for each wave and each size of set in it, weights_UHss: how much each member of
+    a set (row) attended to each (column), in the last encoder block.
     """
 
     items_ID: Tensor
     attention: tuple[tuple[Tensor, ...], ...]
 
 
-class MessagePassing(nn.Module, ABC):
-    """What the paper shares with LMPNN: variables that hear from their neighbours, layer by layer.
+class MessagePassing(GradientModel):
+    """What the paper shares with LMPNN: nodes that receive messages from their neighbours, layer by
+    layer. All layers share one update, so a query may have any depth."""
 
-    All layers share one update, so a query may have any depth.
-    """
+    settings: MessagePassingSettings
+    predictor: EmbeddingPredictor
+    phases: ClassVar = {"messages": "messages", "encoder": "update"}
 
-    def __init__(
-        self, predictor: EmbeddingPredictor, settings: Reasoning, generator: torch.Generator
-    ) -> None:
-        super().__init__()
-        self.predictor, self.settings = predictor, settings
-        width = predictor.entities_ED.shape[1]
+    def __init__(self, basis: Basis, settings: Any, generator: torch.Generator) -> None:
+        super().__init__(basis, settings)
+        self.predictor.requires_grad_(not settings.frozen)
+        width = self.predictor.entities_ED.shape[1]
         self.existential_D, self.free_D = (
             nn.Parameter(torch.rand(width, generator=generator) * settings.variable_scale)
             for _ in range(2)
         )
-
-    def passing(self, share: bool = True) -> Passing:
-        """How queries must be laid out for this model."""
-        inverse_R = self.predictor.inverse_R.cpu().numpy()
-        return Passing(inverse_R, self.settings.conditional, share=share)
+        self.table = CandidateTable(self.predictor)
 
     @abstractmethod
     def update(
-        self, token_TD: Tensor, sizes: Sizes, dropout: Dropout, seen: list[Tensor] | None
+        self, token_TD: Tensor, sizes: Sizes, dropout: Dropout, weights: list[Tensor] | None
     ) -> Tensor:
-        """A new embedding for every set; a set's last member is the node that is updated."""
+        """A new embedding for every set; a set's last member is the node that is updated.
 
-    def think(
+        Attention weights are appended to `weights`, if given.
+        """
+
+    # --- queries in, embeddings out ---------------------------------------------------------------
+
+    def passing(self, share: bool = True) -> PassingOptions:
+        inverse_R = self.predictor.inverse_R.cpu().numpy()
+        return PassingOptions(inverse_R, self.settings.conditional, share=share)
+
+    def lay_out(self, groups: Sequence[QueryGroup]) -> QueryBatch:
+        """For training: dropout makes each update its own, so nothing is shared then."""
+        return lay_out_queries(groups, self.passing(share=self.settings.dropout == 0))
+
+    def messages(self, items_ID: Tensor, relations_BW: Tensor, wave: Wave) -> Tensor:
+        """What the predictor infers along each edge, from the embedding at its other end."""
+        return self.predictor.rho(
+            look_up(items_ID, wave.source_M),
+            look_up(relations_BW, wave.relation_M),
+            wave.to_head_M,
+            wave.negated_M,
+            self.settings.penalty or None,
+        )  # eq:message
+
+    def propagate(
         self,
         batch: QueryBatch,
         constants_CD: Tensor | None = None,
         dropout: Dropout = NO_DROPOUT,
-        memory: Memory | None = None,
-        watch: bool = False,
-    ) -> Thoughts:
+        cache: StateCache | None = None,
+        traced: bool = False,
+    ) -> Trace:
         """All layers. `constants_CD`: rows of the entity table, where the caller has them.
 
-        `memory` is what the batch was made with, if with any.
+        `cache` is what the batch was laid out with, if with any.
         """
         if constants_CD is None:
             constants_CD = look_up(self.predictor.entities_ED, batch.entity_C)
@@ -88,35 +121,108 @@ class MessagePassing(nn.Module, ABC):
         items_ID = torch.cat([variables_2D, constants_CD])  # eq:initial
         attention = []
         for wave in batch.waves:
-            message_MD = self.predictor.rho(
-                look_up(items_ID, wave.source_M),
-                look_up(relations_BW, wave.relation_M),
-                wave.to_head_M,
-                wave.negated_M,
-                self.settings.penalty or None,
-            )  # eq:message
-            known = [] if memory is None else [memory.recall(wave.recalled_V)]
-            items_ID = torch.cat([items_ID, message_MD, *known])
-            seen: list[Tensor] | None = [] if watch else None
+            message_MD = self.messages(items_ID, relations_BW, wave)
+            cached = [] if cache is None else [cache.look_up(wave.cached_V)]
+            items_ID = torch.cat([items_ID, message_MD, *cached])
+            weights: list[Tensor] | None = [] if traced else None
             if wave.sizes:
                 token_TD = look_up(items_ID, wave.token_T)
-                updated_UD = self.update(token_TD, wave.sizes, dropout, seen)
+                updated_UD = self.update(token_TD, wave.sizes, dropout, weights)
                 items_ID = torch.cat([items_ID, updated_UD])
-                if memory is not None:
-                    memory.keep(wave.number_K, updated_UD[wave.kept_K])
-            attention.append(tuple(seen or ()))
-        return Thoughts(items_ID, tuple(attention))
+                if cache is not None:
+                    cache.store(wave.number_K, updated_UD[wave.stored_K])
+            attention.append(tuple(weights or ()))
+        return Trace(items_ID, tuple(attention))
 
     def forward(
         self,
         batch: QueryBatch,
         constants_CD: Tensor | None = None,
         dropout: Dropout = NO_DROPOUT,
-        memory: Memory | None = None,
+        cache: StateCache | None = None,
     ) -> Tensor:
-        """answers_GD: the free variable's last embedding in each graph of the batch."""
-        thoughts = self.think(batch, constants_CD, dropout, memory)
-        return look_up(thoughts.items_ID, batch.answer_G)
+        """answers_GD: the free variable's final embedding in each graph of the batch."""
+        trace = self.propagate(batch, constants_CD, dropout, cache)
+        return look_up(trace.items_ID, batch.answer_G)
+
+    # --- scores, and what training reduces --------------------------------------------------------
+
+    def scores(self, batch: QueryBatch) -> Tensor:
+        return self.similarities(self(batch), self.unit_entities(), batch)
+
+    def unit_entities(self) -> Tensor:
+        return unit(self.predictor.entities_ED)
+
+    def similarities(self, answers_GD: Tensor, unit_ED: Tensor, batch: QueryBatch) -> Tensor:
+        """scores_QE from answers' embeddings and entities' normalised ones."""
+        scores_GE = unit(answers_GD) @ unit_ED.T  # eq:cosine
+        return best_alternative(scores_GE, batch.query_G, batch.queries)
+
+    def loss(self, batch: QueryBatch, candidates: Candidates, generator: torch.Generator) -> Tensor:
+        """NCE. The entity table is looked up once, so that it has one gradient."""
+        rows = self.table.rows(batch.entity_C, candidates)
+        dropout = Dropout(self.settings.dropout, generator)
+        answers_GD = self(batch, look_up(rows.rows_UD, rows.constant_C), dropout)
+        if rows.negative_QK is None:
+            scores_GE = cosine(answers_GD, rows.rows_UD)
+            scores_QE = best_alternative(scores_GE, batch.query_G, batch.queries)
+            logits_QE = scores_QE / self.settings.temperature
+            return functional.cross_entropy(logits_QE, rows.positive_Q)
+        query_GD = unit(answers_GD)
+        if len(rows.negative_QK) == 1 < batch.queries:
+            candidate_G1 = rows.positive_Q[batch.query_G, None]
+            positive_G1 = pair_cosines(query_GD, rows.rows_UD, rows.length_U1, candidate_G1)
+            negative_KD = unit(look_up(rows.rows_UD, rows.negative_QK[0]))
+            scores_GK = torch.cat([positive_G1, query_GD @ negative_KD.T], 1)
+        else:
+            candidate_QK = torch.cat([rows.positive_Q[:, None], rows.negative_QK], 1)
+            candidate_GK = candidate_QK[batch.query_G]
+            scores_GK = pair_cosines(query_GD, rows.rows_UD, rows.length_U1, candidate_GK)
+        scores_QK = best_alternative(scores_GK, batch.query_G, batch.queries)
+        return nce_loss(scores_QK[:, :1], scores_QK[:, 1:], self.settings.temperature)
+
+    # --- what others need to know -----------------------------------------------------------------
+
+    def reasoner(self) -> MessagePassingReasoner:
+        return MessagePassingReasoner(self)
+
+    def notes(self, query: Query) -> tuple[str, ...]:
+        graphs = query_graphs(query)
+        return graphs.notes + graphs.out_of_reach
+
+    @classmethod
+    def label(cls, settings: MessagePassingSettings) -> str:
+        """As the paper's tables name variants: by what differs from the model as published."""
+        usual, named = cls.Settings(), cls.title
+        assert isinstance(usual, MessagePassingSettings)
+        if settings.conditional != usual.conditional:
+            named += " with C" if settings.conditional else " without C"
+        if settings.frozen != usual.frozen:
+            named += " (frozen)" if settings.frozen else " (trainable)"
+        return named
+
+    @classmethod
+    def suggested(cls, entities: int) -> dict[str, Any]:
+        return suggested_settings(entities)
+
+    @classmethod
+    def trains_entities(cls, settings: MessagePassingSettings) -> bool:
+        return not settings.frozen
+
+    @classmethod
+    @abstractmethod
+    def products_per_token(cls, settings: Any, width: int) -> float:
+        """Multiplications and additions for one token of an update."""
+
+    def cost(self, batch: QueryBatch) -> Cost:
+        width = self.predictor.entities_ED.shape[1]
+        per_token = self.products_per_token(self.settings, width)
+        return Cost(per_token * batch.tokens, tokens=batch.tokens)
+
+    @classmethod
+    def expected_cost(cls, settings: Any, width: int) -> Cost:
+        products = _MESSAGES * cls.products_per_token(settings, width)
+        return Cost(products, 4 * _MESSAGES * (8 * width + 2 * settings.feed_forward), _MESSAGES)
 
 
 def cosine(answers_GD: Tensor, entities_ED: Tensor) -> Tensor:
@@ -152,28 +258,50 @@ def nce_loss(positive_Q1: Tensor, negative_QK: Tensor, temperature: float) -> Te
 class CLMPT(MessagePassing):
     """Updates a node by a transformer over its messages and itself, without positions."""
 
-    def __init__(
-        self, predictor: EmbeddingPredictor, settings: Reasoning, generator: torch.Generator
-    ) -> None:
-        super().__init__(predictor, settings, generator)
-        width = predictor.entities_ED.shape[1]
-        if width % settings.heads:
-            raise SettingError(
-                f"{settings.heads} heads do not divide an embedding of width {width} evenly."
-            )
+    title = "CLMPT"
+    Settings = CLMPTSettings
+    settings: CLMPTSettings
+
+    def __init__(self, basis: Basis, settings: CLMPTSettings, generator: torch.Generator) -> None:
+        super().__init__(basis, settings, generator)
+        width = self.predictor.entities_ED.shape[1]
+        self.check(settings, width)
         self.blocks = nn.ModuleList(
             EncoderBlock(width, settings, generator) for _ in range(settings.encoder_layers)
         )
         self.final_norm = _norm(width, settings)
 
+    @classmethod
+    def check(cls, settings: CLMPTSettings, width: int) -> None:
+        if width % settings.heads:
+            raise SettingError(
+                f"{settings.heads} heads do not divide the predictor's width of {width}."
+            )
+
+    @classmethod
+    def suggested(cls, entities: int) -> dict[str, Any]:
+        return {**super().suggested(entities), **suggested_encoder(entities)}
+
+    @classmethod
+    def summary(cls, settings: CLMPTSettings) -> str:
+        layers, heads = settings.encoder_layers, settings.heads
+        return (
+            f"{layers} encoder layer{'s' * (layers != 1)}, {heads} head{'s' * (heads != 1)}, "
+            f"feed-forward {settings.feed_forward}"
+        )
+
+    @classmethod
+    def products_per_token(cls, settings: CLMPTSettings, width: int) -> float:
+        return settings.encoder_layers * 2.0 * (4 * width**2 + 2 * width * settings.feed_forward)
+
     def update(
-        self, token_TD: Tensor, sizes: Sizes, dropout: Dropout, seen: list[Tensor] | None = None
+        self, token_TD: Tensor, sizes: Sizes, dropout: Dropout, weights: list[Tensor] | None = None
     ) -> Tensor:
         if self.settings.norm == "pre":
             token_TD = dropout(token_TD * math.sqrt(token_TD.shape[1]))
         for number, block in enumerate(self.blocks):
             last = number == len(self.blocks) - 1
-            token_TD = block(token_TD, sizes, dropout, seen if last else None)
+            token_TD = block(token_TD, sizes, dropout, weights if last else None)
         pooled = []
         for set_UsD in sets_of(self.final_norm(token_TD), sizes):
             if self.settings.pooling == "mean":
@@ -188,7 +316,7 @@ class CLMPT(MessagePassing):
 class EncoderBlock(nn.Module):
     """Self-attention within each set, then a feed-forward network for each of its members."""
 
-    def __init__(self, width: int, settings: Reasoning, generator: torch.Generator) -> None:
+    def __init__(self, width: int, settings: CLMPTSettings, generator: torch.Generator) -> None:
         super().__init__()
         self.heads, self.pre_norm = settings.heads, settings.norm == "pre"
         # The authors' attention has biases in one order of norms and none in the other.
@@ -202,33 +330,33 @@ class EncoderBlock(nn.Module):
             last.weight.data *= settings.branch_scale
 
     def forward(
-        self, token_TD: Tensor, sizes: Sizes, dropout: Dropout, seen: list[Tensor] | None
+        self, token_TD: Tensor, sizes: Sizes, dropout: Dropout, weights: list[Tensor] | None
     ) -> Tensor:
         if self.pre_norm:
-            heard_TD = self.attention(self.attention_norm(token_TD), sizes, dropout, seen)
-            token_TD = token_TD + dropout(heard_TD)
-            thought_TD = self.feed_forward(self.feed_forward_norm(token_TD), dropout)
-            return token_TD + dropout(thought_TD)
-        heard_TD = self.attention(token_TD, sizes, dropout, seen)
-        token_TD = self.attention_norm(token_TD + dropout(heard_TD))
-        thought_TD = self.feed_forward(token_TD, dropout)
-        normed: Tensor = self.feed_forward_norm(token_TD + dropout(thought_TD))
+            attended_TD = self.attention(self.attention_norm(token_TD), sizes, dropout, weights)
+            token_TD = token_TD + dropout(attended_TD)
+            hidden_TD = self.feed_forward(self.feed_forward_norm(token_TD), dropout)
+            return token_TD + dropout(hidden_TD)
+        attended_TD = self.attention(token_TD, sizes, dropout, weights)
+        token_TD = self.attention_norm(token_TD + dropout(attended_TD))
+        hidden_TD = self.feed_forward(token_TD, dropout)
+        normed: Tensor = self.feed_forward_norm(token_TD + dropout(hidden_TD))
         return normed
 
     def attention(
-        self, token_TD: Tensor, sizes: Sizes, dropout: Dropout, seen: list[Tensor] | None
+        self, token_TD: Tensor, sizes: Sizes, dropout: Dropout, weights: list[Tensor] | None
     ) -> Tensor:
-        heard = []
+        attended = []
         for set_UsD in sets_of(self.query_key_value(token_TD), sizes):
             parts_Us3Hd = set_UsD.reshape(*set_UsD.shape[:2], 3, self.heads, -1)
             query_UHsd, key_UHsd, value_UHsd = parts_Us3Hd.permute(2, 0, 3, 1, 4).unbind()
-            alike_UHss = query_UHsd @ key_UHsd.mT / math.sqrt(query_UHsd.shape[-1])
-            weight_UHss = alike_UHss.softmax(-1)
-            if seen is not None:
-                seen.append(weight_UHss.detach())
-            found_UHsd = dropout(weight_UHss) @ value_UHsd  # eq:attention
-            heard.append(found_UHsd.transpose(1, 2).flatten(2).flatten(0, 1))
-        output: Tensor = self.output(torch.cat(heard))
+            logit_UHss = query_UHsd @ key_UHsd.mT / math.sqrt(query_UHsd.shape[-1])
+            weight_UHss = logit_UHss.softmax(-1)
+            if weights is not None:
+                weights.append(weight_UHss.detach())
+            mixed_UHsd = dropout(weight_UHss) @ value_UHsd  # eq:attention
+            attended.append(mixed_UHsd.transpose(1, 2).flatten(2).flatten(0, 1))
+        output: Tensor = self.output(torch.cat(attended))
         return output
 
     def feed_forward(self, token_TD: Tensor, dropout: Dropout) -> Tensor:
@@ -244,7 +372,7 @@ def sets_of(token_TD: Tensor, sizes: Sizes) -> list[Tensor]:
     ]
 
 
-def _norm(width: int, settings: Reasoning) -> nn.LayerNorm:
+def _norm(width: int, settings: CLMPTSettings) -> nn.LayerNorm:
     """With the ε of the authors' models, which differs between the two orders."""
     return nn.LayerNorm(width, 1e-6 if settings.norm == "pre" else 1e-5)
 

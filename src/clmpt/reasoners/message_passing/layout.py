@@ -1,7 +1,7 @@
 """Many queries of any shapes -> one batch of index tensors: what is computed, from what, and when.
 
 Layers are unrolled. An update is needed only if it can still reach a free variable, a message is
-computed once however often it is heard, and with `share` so are updates that are equal: those that
+computed once however many nodes receive it, and with `share` so are equal updates: those that
 depend on relations alone are common. All of it leaves every answer as it was. The sets that go
 through the encoder are laid end to end, those of a size together, so that nothing is padded.
 """
@@ -20,14 +20,14 @@ from torch import Tensor
 from clmpt.graph.edges import Bools, Ints
 from clmpt.logic.query_graph import query_graphs
 from clmpt.queries.store import QueryGroup
-from clmpt.reasoners.message_passing.state_cache import Memory
+from clmpt.reasoners.message_passing.state_cache import StateCache
 from clmpt.reasoners.message_passing.unrolling import (
     EXISTENTIAL,
     FIRST_CONSTANT,
     FREE,
-    Part,
-    Passing,
-    Trail,
+    PassingOptions,
+    UnrolledQueries,
+    VariableItems,
 )
 
 # Shapes: Q queries, G graphs (a query's alternatives), I items, C constants, M messages,
@@ -42,18 +42,18 @@ class Wave:
     """Messages that are new, then updates; none of them needs another of its kind.
 
     An update's set is its messages and, last, the node itself. `sizes` lists (size of a set, how
-    many), in the order they lie in `token_T`. What a memory holds already is not updated again:
-    `recalled_V` are its numbers there. `kept_K` are the updates that it is to keep, as `number_K`.
+    many), in the order they lie in `token_T`. What a cache holds already is not updated again:
+    `cached_V` are its numbers there. `stored_K` are the updates to store in it, as `number_K`.
     """
 
     source_M: Tensor
     relation_M: Tensor  # of the batch's relations
     to_head_M: Tensor
     negated_M: Tensor
-    recalled_V: Tensor
+    cached_V: Tensor
     token_T: Tensor
     sizes: tuple[tuple[int, int], ...]
-    kept_K: Tensor
+    stored_K: Tensor
     number_K: Tensor
 
 
@@ -67,7 +67,7 @@ class QueryBatch:
     answer_G: Tensor  # the item that an alternative is answered with
     query_G: Tensor
     queries: int
-    trails: tuple[Trail, ...]
+    variable_items: tuple[VariableItems, ...]
 
     @property
     def tokens(self) -> int:
@@ -87,24 +87,24 @@ def _moved(record: _Record, device: torch.device) -> _Record:
     return replace(record, **moved)
 
 
-def batch_queries(
-    groups: Sequence[QueryGroup], passing: Passing, memory: Memory | None = None
+def lay_out_queries(
+    groups: Sequence[QueryGroup], options: PassingOptions, cache: StateCache | None = None
 ) -> QueryBatch:
     """The queries of all groups, in their order.
 
-    A batch that was made with a memory must be answered with it before the next one is made.
+    A batch that was made with a cache must be answered with it before the next one is made.
 
     >>> from clmpt.logic.shapes import shape
     >>> from clmpt.queries.store import AnswerSets
     >>> none = AnswerSets(np.zeros(3, np.int64), np.empty(0, np.int64))
     >>> two_hops = QueryGroup("2p", shape("2p"), np.array([[5], [9]]), np.array([[0, 1], [2, 1]]),
     ...                       none, none)
-    >>> batch_queries([two_hops], Passing(np.full(4, -1), share=False)).tokens
+    >>> lay_out_queries([two_hops], PassingOptions(np.full(4, -1), share=False)).tokens
     14
-    >>> batch_queries([two_hops], Passing(np.full(4, -1))).tokens  # both end in relation 1
+    >>> lay_out_queries([two_hops], PassingOptions(np.full(4, -1))).tokens  # both end in relation 1
     12
     """
-    parts = list(_parts(groups, passing))
+    parts = list(_parts(groups, options))
     constants = [values for part in parts for values in part.constants.values()]
     entity_C, place = _distinct(constants)
     places = iter(place)
@@ -115,7 +115,7 @@ def batch_queries(
     places = iter(place)
     for part in parts:
         part.rows = [next(places) for _ in part.rows]
-    layout = _Layout(FIRST_CONSTANT + len(entity_C), relation_B, passing.share, memory)
+    layout = _Layout(FIRST_CONSTANT + len(entity_C), relation_B, options.share, cache)
     depth = max((part.graph.depth for part in parts), default=0)
     waves = tuple(layout.wave(parts, layer) for layer in range(1, depth + 1))
     answers = [part.item[part.graph.free, part.graph.depth] for part in parts]
@@ -126,44 +126,46 @@ def batch_queries(
         _tensor(_joined(answers)),
         _tensor(_joined([part.query_n for part in parts])),
         sum(map(len, groups)),
-        tuple(trail for part in parts for trail in part.trails()),
+        tuple(found for part in parts for found in part.variable_items()),
     )
 
 
-def _parts(groups: Sequence[QueryGroup], passing: Passing) -> Iterator[Part]:
+def _parts(groups: Sequence[QueryGroup], options: PassingOptions) -> Iterator[UnrolledQueries]:
     first = 0
     for number, group in enumerate(groups):
         query_n = np.arange(first, first + len(group))
         first += len(group)
         for alternative, graph in enumerate(query_graphs(group.template).alternatives):
-            yield Part((number, alternative), graph, group, query_n, passing)
+            yield UnrolledQueries((number, alternative), graph, group, query_n, options)
 
 
 # --- all shapes together --------------------------------------------------------------------------
 
 
 _Messages = tuple[Tensor, Tensor, Tensor, Tensor]  # source, relation, to head, negated
-_Sets = tuple[Part, int, Ints]  # a node of a part, and its set in each query
+_Sets = tuple[UnrolledQueries, int, Ints]  # a node of a part, and its set in each query
 
 
 class _Layout:
     """Numbers items as waves are laid out."""
 
-    def __init__(self, items: int, relation_B: Ints, share: bool, memory: Memory | None) -> None:
+    def __init__(self, items: int, relation_B: Ints, share: bool, cache: StateCache | None) -> None:
         self.items, self.relation_B, self.share = items, relation_B, share
         self.relations = max(len(relation_B), 1)
         self.code_N = np.empty(0, np.int64)  # messages so far, sorted by code, and their items
         self.item_N = np.empty(0, np.int64)
-        self.memory = memory if share else None
-        self.state_number = {EXISTENTIAL: 0, FREE: 1}  # in memory, by item
+        self.cache = cache if share else None
+        self.state_number = {EXISTENTIAL: 0, FREE: 1}  # in the cache, by item
         self.message_key: dict[int, tuple[int, ...]] = {}
 
-    def wave(self, parts: list[Part], layer: int) -> Wave:
+    def wave(self, parts: list[UnrolledQueries], layer: int) -> Wave:
         """The next layer's messages and updates, of all parts that are that deep."""
         messages, sets = self.sets(parts, layer)
         return self.updates(messages, sets, layer)
 
-    def sets(self, parts: list[Part], layer: int) -> tuple[_Messages, dict[int, list[_Sets]]]:
+    def sets(
+        self, parts: list[UnrolledQueries], layer: int
+    ) -> tuple[_Messages, dict[int, list[_Sets]]]:
         """New messages, and by their size the sets of each node to update."""
         due = [
             (part, update)
@@ -174,31 +176,31 @@ class _Layout:
         codes = [
             self.code(part, source, edge, to_head, layer)
             for part, update in due
-            for source, edge, to_head in update.heard
+            for source, edge, to_head in update.messages
         ]
         messages, places = self.messages(codes)
-        heard_by = iter(places)
+        places_of = iter(places)
         sets: dict[int, list[_Sets]] = {}
         for part, update in due:
-            columns = [next(heard_by) for _ in update.heard]
+            columns = [next(places_of) for _ in update.messages]
             columns = [*np.sort(columns, axis=0), part.item_before(update.node, layer)]
             sets.setdefault(len(columns), []).append((part, update.node, np.stack(columns, 1)))
         return messages, sets
 
     def updates(self, messages: _Messages, sets: dict[int, list[_Sets]], layer: int) -> Wave:
-        """Numbers the updated nodes: first what a memory recalls, then what is computed."""
+        """Numbers the updated nodes: first what the cache holds, then what is computed."""
         found = {
             size: self.distinct_rows(np.concatenate([row for *_, row in sets[size]]))
             for size in sorted(sets)
         }
         numbers = {size: self.numbers(rows) for size, (rows, _) in found.items()}
-        recalled = [number_U[~new_U] for number_U, new_U in numbers.values()]
-        recalled_item, item = self.items, self.items + sum(map(len, recalled))
+        cached = [number_U[~new_U] for number_U, new_U in numbers.values()]
+        cached_item, item = self.items, self.items + sum(map(len, cached))
         tokens, sizes, kept, updates = [], [], [], 0
         for size, (rows, place) in found.items():
             number_U, new_U = numbers[size]
             item_U = np.where(
-                new_U, np.cumsum(new_U) - 1 + item, np.cumsum(~new_U) - 1 + recalled_item
+                new_U, np.cumsum(new_U) - 1 + item, np.cumsum(~new_U) - 1 + cached_item
             )
             self.state_number.update(
                 (at, number)
@@ -211,37 +213,39 @@ class _Layout:
             kept.append(np.stack([np.flatnonzero(fresh >= 0) + updates, fresh[fresh >= 0]]))
             updates += len(fresh)
             item += len(fresh)
-            recalled_item += int((~new_U).sum())
+            cached_item += int((~new_U).sum())
             first = 0
             for part, node, row in sets[size]:
                 part.item[node, layer] = item_U[place[first : first + len(row)]]
                 first += len(row)
         self.items = item
-        kept_K, number_K = np.concatenate([np.empty((2, 0), np.int64), *kept], 1)
+        stored_K, number_K = np.concatenate([np.empty((2, 0), np.int64), *kept], 1)
         return Wave(
             *messages,
-            _tensor(_joined(recalled)),
+            _tensor(_joined(cached)),
             _tensor(_joined(tokens)),
             tuple((size, count) for size, count in sizes if count),
-            _tensor(kept_K),
+            _tensor(stored_K),
             _tensor(number_K),
         )
 
     def numbers(self, rows: Ints) -> tuple[Ints, Bools]:
-        """Numbers in memory of updates by relations alone, -1 of others; and which are to do."""
+        """Numbers in the cache of updates by relations alone, -1 of others; and which are to do."""
         number_U, new_U = np.full(len(rows), -1), np.ones(len(rows), np.bool_)
-        if self.memory is None:
+        if self.cache is None:
             return number_U, new_U
         nodes = np.array([item for item, number in self.state_number.items() if number >= 0])
         for row in np.flatnonzero(np.isin(rows[:, -1], nodes)).tolist():
-            *heard, node = rows[row].tolist()
-            keys = [self.message_key.get(message) for message in heard]
+            *received, node = rows[row].tolist()
+            keys = [self.message_key.get(message) for message in received]
             if None not in keys:
                 key = tuple(sorted(key for key in keys if key is not None))
-                number_U[row], new_U[row] = self.memory.find((key, self.state_number[node]))
+                number_U[row], new_U[row] = self.cache.find((key, self.state_number[node]))
         return number_U, new_U
 
-    def code(self, part: Part, source: int, edge: int, to_head: bool, layer: int) -> Ints:
+    def code(
+        self, part: UnrolledQueries, source: int, edge: int, to_head: bool, layer: int
+    ) -> Ints:
         """A message as one number: equal numbers, equal messages."""
         item_n = part.item_before(source, layer)
         to_head_n = part.backwards[edge] != to_head
@@ -260,8 +264,8 @@ class _Layout:
         self.items += len(new)
         item_of = self.item_N[np.searchsorted(self.code_N, wanted)]
         pair, signs = new // 4, new % 4
-        if self.memory is not None:
-            self.remember(new)
+        if self.cache is not None:
+            self.note_keys(new)
         message = (
             _tensor(pair // self.relations),
             _tensor(pair % self.relations),
@@ -270,8 +274,8 @@ class _Layout:
         )
         return message, [item_of[at] for at in place]
 
-    def remember(self, code_M: Ints) -> None:
-        """Notes the new messages, the last items so far, whose source a memory can know."""
+    def note_keys(self, code_M: Ints) -> None:
+        """Notes the new messages, the last items so far, whose source the cache can know."""
         first = self.items - len(code_M)
         for at, code in enumerate(code_M.tolist()):
             source, relation = divmod(code // 4, self.relations)

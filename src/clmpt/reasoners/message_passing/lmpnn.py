@@ -5,31 +5,48 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from clmpt.predictors.predictor import EmbeddingPredictor
-from clmpt.reasoners.message_passing.clmpt import MessagePassing, Sizes, linear, sets_of
+from clmpt.reasoners.message_passing.clmpt import (
+    MessagePassing,
+    Sizes,
+    linear,
+    sets_of,
+)
 from clmpt.reasoners.message_passing.dropout import Dropout
-from clmpt.settings import Reasoning
+from clmpt.reasoners.message_passing.settings import LMPNNSettings
+from clmpt.reasoners.model import Basis
 
-# Shapes: T tokens, U updates, D width, s size of a set
+# Shapes: T tokens, U updates, D width, F hidden width, s size of a set
+
+_MESSAGES = 4  # that are added up before they pass through the MLP, on average
 
 
 class LMPNN(MessagePassing):
     """Updates a node by an MLP of the sum of its messages and ε times itself, as in GIN."""
 
-    def __init__(
-        self, predictor: EmbeddingPredictor, settings: Reasoning, generator: torch.Generator
-    ) -> None:
-        super().__init__(predictor, settings, generator)
-        width = predictor.entities_ED.shape[1]
+    title = "LMPNN"
+    Settings = LMPNNSettings
+    settings: LMPNNSettings
+
+    def __init__(self, basis: Basis, settings: LMPNNSettings, generator: torch.Generator) -> None:
+        super().__init__(basis, settings, generator)
+        width = self.predictor.entities_ED.shape[1]
         self.expand = linear(width, settings.feed_forward, generator)
         self.contract = linear(settings.feed_forward, width, generator)
+
+    @classmethod
+    def summary(cls, settings: LMPNNSettings) -> str:
+        return f"feed-forward {settings.feed_forward}"
+
+    @classmethod
+    def products_per_token(cls, settings: LMPNNSettings, width: int) -> float:
+        return 4.0 * width * settings.feed_forward / _MESSAGES
 
     def update(
         self,
         token_TD: Tensor,
         sizes: Sizes,
         dropout: Dropout,
-        seen: list[Tensor] | None = None,  # noqa: ARG002
+        weights: list[Tensor] | None = None,  # noqa: ARG002
     ) -> Tensor:
         sums = [
             set_UsD[:, :-1].sum(1) + self.settings.epsilon * set_UsD[:, -1]

@@ -1,8 +1,8 @@
 """States that depend on relations alone, kept from one batch to the next at inference.
 
-The first update of a free variable hears nothing but an existential variable's first embedding
-across a relation: the same for every query that ends in that relation. A memory belongs to one
-model whose weights do not change.
+The first update of a free variable receives nothing but the existential variable's initial
+embedding along a relation: the same for every query that ends in that relation. A cache belongs to
+one model whose weights do not change, and to one thread at a time.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ _MOST_KEYS = 2**17
 Key = tuple[tuple[tuple[int, ...], ...], int]  # an update's messages, and the node itself
 
 
-class Memory:
+class StateCache:
     """Numbers for updates by what they are made of, and the embeddings they led to.
 
-    Numbers 0 and 1 are the two variables' first embeddings, which need no room here.
+    Numbers 0 and 1 are the two variables' initial embeddings, which need no room here.
     """
 
     def __init__(self, like_ED: Tensor) -> None:
@@ -37,11 +37,11 @@ class Memory:
         self.number[key] = found = len(self.number) + 2
         return found, True
 
-    def recall(self, number_V: Tensor) -> Tensor:
+    def look_up(self, number_V: Tensor) -> Tensor:
         return self.rows_ND[number_V - 2]
 
-    def keep(self, number_V: Tensor, rows_VD: Tensor) -> None:
-        """Puts embeddings down under numbers that were found to be new."""
+    def store(self, number_V: Tensor, rows_VD: Tensor) -> None:
+        """Stores embeddings under numbers that `find` called new."""
         if len(self.number) > len(self.rows_ND):
             rows = min(max(2 * len(self.number), 64), self.most)
             room = self.rows_ND.new_zeros(rows, self.rows_ND.shape[1])

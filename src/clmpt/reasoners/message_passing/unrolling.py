@@ -1,4 +1,4 @@
-"""One shape, unrolled: which node hears what in which layer, and what fills its queries.
+"""One shape, unrolled: which node receives which messages in which layer, and for which queries.
 
 An update is needed only if it can still reach the free variable. Nothing here is a tensor.
 """
@@ -8,26 +8,25 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Literal
 
 import numpy as np
 
-from clmpt.errors import DataError
 from clmpt.graph.edges import Bools, Ints
-from clmpt.logic.formula import Id, Placeholder, Symbol, Variable, placeholders
+from clmpt.logic.formula import Variable
 from clmpt.logic.query_graph import QueryGraph
 from clmpt.queries.store import QueryGroup
+from clmpt.queries.templates import filled
 
 # Shapes: n queries of a group, R relations
 #
 # Items are all that a message or update can be made of; the first are the variables' first
-# embeddings and the constants. `neural/batching.py` numbers the rest.
+# embeddings and the constants. `layout.py` numbers the rest.
 
 EXISTENTIAL, FREE, FIRST_CONSTANT = 0, 1, 2
 
 
 @dataclass(frozen=True)
-class Passing:
+class PassingOptions:
     """How messages are passed. `inverse_R`: a relation's inverse row, or -1 (see predictors)."""
 
     inverse_R: Ints
@@ -37,7 +36,7 @@ class Passing:
 
 
 @dataclass(frozen=True)
-class Trail:
+class VariableItems:
     """Where a variable's embeddings are: its item in every query of a group, layer by layer.
 
     Layers whose update cannot reach the free variable are missing.
@@ -51,10 +50,10 @@ class Trail:
 
 @dataclass(frozen=True)
 class Update:
-    """A node hears from its neighbours: (neighbour, edge) and whether it is the edge's head."""
+    """A node and its messages: (neighbour, edge, whether the node is the edge's head)."""
 
     node: int
-    heard: tuple[tuple[int, int, bool], ...]
+    messages: tuple[tuple[int, int, bool], ...]
 
 
 @lru_cache(maxsize=4096)
@@ -62,7 +61,7 @@ def schedule(graph: QueryGraph, conditional: bool, prune: bool) -> tuple[tuple[U
     """Which nodes are updated in each layer."""
     nodes = range(len(graph.terms))
     updated = [n for n in nodes if not (conditional and graph.is_constant(n))]  # eq:conditional
-    heard = {
+    incoming = {
         node: tuple(
             (source, number, to_head)
             for number, edge in enumerate(graph.edges)
@@ -77,14 +76,14 @@ def schedule(graph: QueryGraph, conditional: bool, prune: bool) -> tuple[tuple[U
     needed = {graph.free} if prune else set(updated)
     layers = []
     for _ in range(graph.depth):
-        layers.append(tuple(Update(node, heard[node]) for node in updated if node in needed))
+        layers.append(tuple(Update(node, incoming[node]) for node in updated if node in needed))
         if prune:
-            needed = needed | {source for node in needed for source, *_ in heard.get(node, ())}
+            needed = needed | {source for node in needed for source, *_ in incoming.get(node, ())}
             needed &= set(updated)
     return tuple(reversed(layers))
 
 
-class Part:
+class UnrolledQueries:
     """One alternative of a group's queries: its graph, and for each query what fills it."""
 
     def __init__(
@@ -93,10 +92,10 @@ class Part:
         graph: QueryGraph,
         group: QueryGroup,
         query_n: Ints,
-        passing: Passing,
+        options: PassingOptions,
     ) -> None:
         self.place, self.graph, self.query_n = place, graph, query_n
-        self.layers = schedule(graph, passing.conditional, passing.prune)
+        self.layers = schedule(graph, options.conditional, options.prune)
         self.constants: dict[int, Ints] = {}
         self.item: dict[tuple[int, int], Ints] = {}  # of a node after a layer
         for node, term in enumerate(graph.terms):
@@ -110,7 +109,7 @@ class Part:
         for edge in graph.edges:
             directed_n = filled(edge.relation, group, "relations")
             nearer = graph.distance[edge.head] - graph.distance[edge.tail]
-            row_n, backwards_n = _oriented(directed_n, nearer, passing.inverse_R)
+            row_n, backwards_n = _oriented(directed_n, nearer, options.inverse_R)
             self.rows.append(row_n)
             self.backwards.append(backwards_n)
 
@@ -120,29 +119,17 @@ class Part:
             layer -= 1
         return self.item[node, layer - 1]
 
-    def trails(self) -> Iterator[Trail]:
+    def variable_items(self) -> Iterator[VariableItems]:
         for node, term in enumerate(self.graph.terms):
             if isinstance(term, Variable):
                 items = {layer: at for (own, layer), at in self.item.items() if own == node}
-                yield Trail(*self.place, term, items)
-
-
-def filled(symbol: Symbol, group: QueryGroup, kind: Literal["entities", "relations"]) -> Ints:
-    """What a symbol of a group's template stands for in each of its queries."""
-    if isinstance(symbol, Placeholder):
-        entity_names, relation_names = placeholders(group.template)
-        if kind == "entities":
-            return group.entities[:, entity_names.index(symbol.name)].astype(np.int64)
-        return group.relations[:, relation_names.index(symbol.name)].astype(np.int64)
-    if not isinstance(symbol, Id):
-        raise DataError(f"'{symbol.text}' is a name. Bind the query to a graph first.")
-    return np.full(len(group), symbol.number)
+                yield VariableItems(*self.place, term, items)
 
 
 def _oriented(directed_n: Ints, nearer: int, inverse_R: Ints) -> tuple[Ints, Bools]:
-    """The row that carries an atom towards the free variable, and whether its head is the tail's.
+    """The row that projects an atom towards the free variable, and whether its ends are swapped.
 
-    A predictor is trained to carry from head to tail. So an atom that is written the other way
+    A predictor is trained to project from head to tail. So an atom that is written the other way
     round is read by its inverse where that has a row of its own; `nearer` is above 0 where the
     tail is the end nearer to the free variable, and 0 where neither is.
     """

@@ -1,0 +1,161 @@
+"""evaluate."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from clmpt.answering.model_folder import graph_of, reasoner_in, weights_in
+from clmpt.cli.output import TerminalTable, show_json, show_table, tell
+from clmpt.cli.progress_bars import progress_bar
+from clmpt.cli.runs import memory_named
+from clmpt.compute.devices import find_device
+from clmpt.errors import DataError, SettingError
+from clmpt.evaluation.evaluate import evaluate as evaluate_queries
+from clmpt.evaluation.links import evaluate_links
+from clmpt.evaluation.ranks import Figures
+from clmpt.evaluation.report import Report
+from clmpt.graph.knowledge_graph import KnowledgeGraph
+from clmpt.graph.opening import open_graph
+from clmpt.graph.splits import FULL, OBSERVED
+from clmpt.pages.report_folder import report_table, save_report
+from clmpt.predictors.checkpoint import open_predictor
+from clmpt.progress import part_of
+from clmpt.queries.opening import open_queries
+from clmpt.queries.store import QueryGroup, QuerySet
+from clmpt.reasoners.checkpoint import is_reasoner
+from clmpt.reasoners.exact import ExactReasoner
+from clmpt.reasoners.reasoner import Reasoner
+from clmpt.storage.files import refuse_existing
+
+EXACT = "exact"  # in the place of a checkpoint
+
+
+def evaluate(options: argparse.Namespace) -> None:
+    if not options.links and not options.queries:
+        raise SettingError("Say what to measure: --links, --queries SOURCE or both.")
+    if options.report:
+        refuse_existing(Path(options.report))
+    if options.checkpoint == EXACT and not options.graph:
+        raise SettingError("Say which graph the exact solver shall look at: --graph FOLDER")
+    graph = open_graph(options.graph or graph_of(options.checkpoint))
+    options.name = Path(options.checkpoint).resolve().name
+    options.checkpoint = str(weights_in(options.checkpoint))
+    shown: dict[str, Any] = {}
+    if options.links:
+        links = _measure_links(options, graph)
+        shown["links"] = [{"split": name, **found.as_plain()} for name, found in links]
+    if options.queries:
+        report = _measure_queries(options, graph)
+        shown["queries"] = report.as_plain()
+        if options.report:
+            save_report(report, options.report)
+    if options.json:
+        show_json(shown)
+        return
+    if options.links:
+        headers = ["links of", "MRR", "Hits@1", "Hits@3", "Hits@10", "over"]
+        rows = [_row(name, figures) for name, figures in links]
+        show_table(
+            TerminalTable(f"{options.checkpoint}, filtered, ties at mean rank", headers, rows)
+        )
+    if options.queries:
+        table = report_table(report)
+        title = f"{report.model}: MRR and Hits × 100"
+        show_table(TerminalTable(title, table.headers, table.rows))
+        for note in report.notes:
+            tell(note)
+
+
+def _row(name: str, figures: Figures) -> tuple[object, ...]:
+    hits = (figures.hits_at_1, figures.hits_at_3, figures.hits_at_10)
+    return name, f"{figures.mrr:.4f}", *(f"{value:.4f}" for value in hits), figures.count
+
+
+def _measure_links(options: argparse.Namespace, graph: KnowledgeGraph) -> list[tuple[str, Figures]]:
+    if options.checkpoint == EXACT or is_reasoner(options.checkpoint):
+        raise SettingError("--links measures a predictor. Use --queries for anything else.")
+    stored = open_predictor(options.checkpoint, find_device(options.device), options.trust)
+    stored.names.check_graph(graph)
+    usual = [name for name in ("valid", "test") if name in graph.splits]
+    splits = (
+        [options.split]
+        if options.split
+        else [name for name in usual if graph.view(name).index.triples]
+    )
+    if not splits:
+        raise DataError(
+            "The graph has no facts in 'valid' or 'test'. Say which to measure with: --split NAME"
+        )
+    found = []
+    for name in splits:
+        with progress_bar() as show:
+            figures = evaluate_links(
+                stored.predictor, graph, name, part_of(show, f"links of {name}", 0, None)
+            )
+        found.append((name, figures))
+    return found
+
+
+def _measure_queries(options: argparse.Namespace, graph: KnowledgeGraph) -> Report:
+    source, split = Path(options.queries), options.split or "test"
+    if options.split and not options.links and not source.is_dir():
+        raise SettingError(
+            f"--split chooses among a benchmark folder's queries; '{source}' is one file."
+        )
+    queries = open_queries(source, graph, split)
+    groups = _chosen(queries, options.shapes)
+    if not any(len(group.hard.entities) for group in groups):
+        raise DataError(
+            f"'{options.queries}' has no hard answers to rank. Queries of the splits valid and "
+            "test have them."
+        )
+    observed, full = _splits(queries, graph, Path(options.queries), split)
+    if options.checkpoint == EXACT and not observed:
+        raise DataError(
+            f"It is not known which splits the easy answers of '{options.queries}' follow from."
+        )
+    name, reasoner = _asked(options, graph, observed)
+    whole = graph.view(*full) if full else None
+    with memory_named(), progress_bar() as show:
+        return evaluate_queries(
+            reasoner, groups, name, whole, observed or None, {"queries": source.name}, show
+        )
+
+
+def _asked(
+    options: argparse.Namespace, graph: KnowledgeGraph, observed: tuple[str, ...]
+) -> tuple[str, Reasoner]:
+    """What is measured, and what its report calls it."""
+    if options.checkpoint == EXACT:
+        exact = ExactReasoner(graph.view(*observed))
+        return exact.name, exact
+    device = find_device(options.device)
+    found = reasoner_in(options.checkpoint, graph, device, options.trust)
+    is_own = is_reasoner(options.checkpoint)
+    return options.name if is_own else f"{options.name} ({found.name})", found
+
+
+def _chosen(queries: QuerySet, shapes: list[str] | None) -> list[QueryGroup]:
+    if not shapes:
+        return list(queries.groups)
+    by_name = {group.name: group for group in queries.groups}
+    for name in dict.fromkeys(shapes):
+        if name not in by_name:
+            raise DataError(
+                f"There are no queries of shape {name}. There are: {', '.join(by_name)}."
+            )
+    return [by_name[name] for name in dict.fromkeys(shapes)]
+
+
+def _splits(
+    queries: QuerySet, graph: KnowledgeGraph, source: Path, split: str
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """What the queries' easy answers follow from, and all their answers; nothing if unknown."""
+    observed = queries.about.get("observed", OBSERVED.get(split, ()) if source.is_dir() else ())
+    full = queries.about.get("full", FULL.get(split, ()) if source.is_dir() else ())
+    lists = isinstance(observed, list | tuple) and isinstance(full, list | tuple)
+    if not lists or not {*map(str, observed), *map(str, full)} <= set(graph.splits):
+        return (), ()
+    return tuple(map(str, observed)), tuple(map(str, full))

@@ -1,0 +1,118 @@
+"""Options that several commands share, and the kinds of values that they take."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Callable
+from dataclasses import Field, fields
+from typing import Any, get_args, get_type_hints
+
+
+def add_settings(parser: argparse.ArgumentParser, kind: type[Any]) -> None:
+    """An option for every setting of a table; None where it is not given."""
+    for setting in fields(kind):
+        _add_setting(parser, setting, get_type_hints(kind)[setting.name])
+
+
+def _add_setting(parser: argparse.ArgumentParser, setting: Field[Any], kind: Any) -> None:
+    option = f"--{setting.name.replace('_', '-')}"
+    summary = f"{setting.metadata.get('help', '')} (default: {setting.default})".lstrip()
+    summary = summary.replace("%", "%%")
+    if kind is bool:
+        parser.add_argument(option, action=argparse.BooleanOptionalAction, help=summary)
+    elif choices := get_args(kind):
+        parser.add_argument(option, choices=choices, help=summary)
+    else:
+        convert: Callable[[str], Any] = {int: whole_number, float: number}.get(kind, str)
+        metavar = {int: "N", float: "X"}.get(kind, "NAME")
+        parser.add_argument(option, type=convert, metavar=metavar, help=summary)
+
+
+def add_sources(parser: argparse.ArgumentParser) -> None:
+    """Files of triples and how to read them."""
+    parser.add_argument(
+        "sources", nargs="+", metavar="SOURCE", help="a file, SPLIT=FILE or a folder"
+    )
+    parser.add_argument(
+        "--labels", action="append", default=[], metavar="FILE", help="name, tab, label"
+    )
+    parser.add_argument("--delimiter", help="between columns (default: detected)")
+    parser.add_argument(
+        "--header", action=argparse.BooleanOptionalAction, help="the first row is a header"
+    )
+    parser.add_argument("--columns", metavar="H,R,T", help="which columns to read, counted from 1")
+    parser.add_argument("--encoding", default="utf-8-sig", help="of text files (default: UTF-8)")
+    parser.add_argument("--literals", action="store_true", help="keep RDF literals as entities")
+
+
+def add_folder(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("folder", metavar="FOLDER", help="a stored graph or a benchmark folder")
+
+
+def add_query(parser: argparse.ArgumentParser, nargs: str | None = None, more: str = "") -> None:
+    summary = f"formula, SPARQL or BetaE tuple; - reads standard input{more}"
+    parser.add_argument("query", metavar="QUERY", nargs=nargs, help=summary)
+    parser.add_argument("--max-atoms", type=count, default=64, metavar="N", help="refuse larger")
+    parser.add_argument(
+        "--max-alternatives",
+        type=count,
+        default=128,
+        metavar="N",
+        help="refuse more 'or' branches",
+    )
+
+
+def add_recipe(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--recipe",
+        "--settings",
+        metavar="FILE",
+        help="a TOML file with settings; options take precedence",
+    )
+
+
+def add_device(parser: argparse.ArgumentParser, default: str | None = None) -> None:
+    parser.add_argument(
+        "--device", default=default, help="cpu, cuda, …; auto takes an accelerator (default)"
+    )
+
+
+def add_csv(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--csv", action="store_true", help="print the answers as CSV")
+
+
+def add_splits(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--split", metavar="A+B", help="use only these splits (default: all)")
+
+
+def add_trust(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--trust",
+        action="append",
+        default=[],
+        metavar="CLASS",
+        help="import this class if the folder was made with it: package.module:Class",
+    )
+
+
+def count(text: str) -> int:
+    if not re.fullmatch(r"[0-9]{1,12}", text) or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"must be at least 1, not '{text}'")
+    return int(text)
+
+
+def number(text: str) -> float:
+    try:
+        found = float(text)
+    except ValueError:
+        found = -1.0
+    if not 0 <= found < float("inf"):
+        raise argparse.ArgumentTypeError(f"must be a number of at least 0, not '{text}'")
+    return found
+
+
+def whole_number(text: str) -> int:
+    if not re.fullmatch(r"[0-9]{1,18}", text):
+        raise argparse.ArgumentTypeError(f"must be a whole number of at least 0, not '{text}'")
+    return int(text)

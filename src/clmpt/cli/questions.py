@@ -1,0 +1,22 @@
+"""Questions as commands get them: as an argument or from standard input."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from clmpt.logic.formula import Limits, Query
+from clmpt.logic.parser import parse
+from clmpt.logic.shapes import SHAPES, shape
+
+
+def read_query(options: argparse.Namespace) -> Query:
+    return parse_query(sys.stdin.read() if options.query == "-" else options.query, options)
+
+
+def parse_query(text: str, options: argparse.Namespace) -> Query:
+    """A question in any language, or a shape by its name."""
+    text = text.strip()
+    if text in SHAPES:
+        return shape(text)
+    return parse(text, Limits(atoms=options.max_atoms, disjuncts=options.max_alternatives))

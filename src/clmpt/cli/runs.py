@@ -1,0 +1,93 @@
+"""What commands that train share: their settings, following a run, and saying what came of it."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+from clmpt.cli.output import duration, say, show_json, tell
+from clmpt.cli.progress_bars import progress_bar
+from clmpt.errors import SettingError
+from clmpt.experiments.recipes import Tables, read_recipe
+from clmpt.progress import Progress
+from clmpt.storage.run_folder import read_summary
+from clmpt.training.loop import TrainingStep
+
+_REPORT_SECONDS = 30.0  # how often a run without a terminal says how far it is
+
+
+def run_to_the_end(
+    steps: Iterator[TrainingStep],
+    out: Path,
+    about_of: Callable[[Path], dict[str, Any]],
+    hint: str,
+    as_json: bool,
+) -> None:
+    """Follows a run, then says what its folder holds and what to do next."""
+    try:
+        with memory_named():
+            follow(steps)
+    except KeyboardInterrupt:
+        tell(f"Stopped. The same command resumes; '{out}' has all it needs.")
+        raise
+    about = about_of(out)
+    if as_json:
+        show_json(about)
+        return
+    took = duration(read_summary(out)["seconds"])
+    valid = f"validation MRR {about['valid']['mrr']:.4f} at " if about["valid"] else ""
+    say(f"{out}: {valid}epoch {about['epoch']}, in {took}")
+    say(f"Next: {hint}")
+
+
+def recipe_tables(options: argparse.Namespace, *needed: str) -> Tables:
+    """The tables of the recipe, if one is given: at least one of those needed must be there."""
+    tables = read_recipe(options.recipe) if options.recipe else {}
+    if options.recipe and not set(needed) & set(tables):
+        raise SettingError(f"'{options.recipe}' has no table [{needed[0]}].")
+    return tables
+
+
+def given_on_command_line(options: argparse.Namespace, kind: type[Any]) -> dict[str, Any]:
+    """The settings of a table that the command line gives."""
+    names = {field.name for field in fields(kind)}
+    return {k: v for k, v in vars(options).items() if k in names and v is not None}
+
+
+def follow(steps: Iterator[TrainingStep]) -> None:
+    """Follows a run with a bar on a terminal, or a line now and then elsewhere."""
+    told = time.perf_counter()
+    with progress_bar() as show:
+        for now in steps:
+            show(Progress(_line(now), now.step, now.steps))
+            if now.valid or time.perf_counter() - told > _REPORT_SECONDS:
+                tell(_line(now))
+                told = time.perf_counter()
+
+
+@contextmanager
+def memory_named() -> Iterator[None]:
+    """PyTorch says that memory has run out by an error of no particular kind."""
+    try:
+        yield
+    except RuntimeError as error:
+        if re.search("out of memory|allocate memory|enough memory", str(error)):
+            raise MemoryError from None
+        raise
+
+
+def _line(now: TrainingStep) -> str:
+    rate = now.step / now.seconds if now.seconds else 0.0
+    left = (now.steps - now.step) / rate if rate else 0.0
+    valid = f", valid MRR {now.valid.mrr:.4f}" if now.valid else ""
+    best = f", best {now.best:.4f}" if now.best is not None else ""
+    return (
+        f"epoch {now.epoch}/{now.epochs}, step {now.step:,}/{now.steps:,}: loss {now.loss:.4f}"
+        f"{valid}{best}, {rate:.2f} steps/s, {duration(left)} left"
+    )

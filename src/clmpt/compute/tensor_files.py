@@ -1,0 +1,64 @@
+"""Tensors in safetensors files, written whole or not at all: opening a stranger's runs nothing."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from clmpt.errors import DataError
+from clmpt.storage.files import cannot_write, new_file
+
+_NOT_NUMBERS = ("I64", "I32", "BOOL")  # tables of ids, not parameters
+
+
+def save_tensors(path: Path, tensors: Mapping[str, Tensor], about: Mapping[str, Any]) -> None:
+    """One file; `about` travels in its header."""
+    plain = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    with new_file(path) as scratch:
+        try:
+            save_file(plain, scratch, {"clmpt": json.dumps(about)})
+        except SafetensorError as error:  # a full disk, most likely
+            number = re.search(r"os error (\d+)", str(error))
+            why = os.strerror(int(number[1])) if number else str(error)
+            raise cannot_write(path, OSError(why)) from None
+
+
+def open_tensors(path: Path, way_out: str = "") -> tuple[dict[str, Tensor], dict[str, Any]]:
+    try:
+        with safe_open(path, "pt") as file:
+            about = json.loads((file.metadata() or {}).get("clmpt", "{}"))
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except (OSError, SafetensorError, ValueError, RecursionError) as error:
+        raise DataError(f"'{path}' is missing or damaged ({error}). {way_out}") from None
+    return tensors, about if isinstance(about, dict) else {}
+
+
+def shapes_in(path: Path) -> dict[str, tuple[int, ...]]:
+    """The shapes of a file's tensors; reads no numbers."""
+    try:
+        with safe_open(path, "pt") as file:
+            names = list(file.keys())
+            return {name: tuple(file.get_slice(name).get_shape()) for name in names}
+    except (OSError, SafetensorError) as error:
+        raise DataError(f"'{path}' is missing or damaged ({error}).") from None
+
+
+def parameters_in(path: Path) -> int:
+    """How many floating-point numbers a file holds; reads none of them."""
+    try:
+        with safe_open(path, "pt") as file:
+            found = [file.get_slice(name) for name in file.keys()]  # noqa: SIM118
+            return sum(
+                math.prod(one.get_shape()) for one in found if one.get_dtype() not in _NOT_NUMBERS
+            )
+    except (OSError, SafetensorError) as error:
+        raise DataError(f"'{path}' is missing or damaged ({error}).") from None

@@ -1,0 +1,120 @@
+"""The paper's protocol for any reasoner.
+
+Each hard answer of a query is ranked among non-answers, all easy and other hard answers removed,
+ties at mean rank. Figures are means over a query's hard answers, then over the queries of a shape.
+Sums are kept, not ranks, so memory does not grow with the number of queries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from clmpt.compute.chunks import SCORES_AT_ONCE, rows_at_once
+from clmpt.evaluation.ranks import Figures, Floats, filtered_ranks, united
+from clmpt.evaluation.report import Report, ShapeResult
+from clmpt.graph.edges import Ints
+from clmpt.graph.knowledge_graph import KnowledgeGraph
+from clmpt.progress import Progress, ReportProgress, silent
+from clmpt.queries.store import QueryGroup
+from clmpt.reasoners.reasoner import Reasoner
+from clmpt.symbolic.missing_links import missing_links
+
+_QUERIES_AT_ONCE = 1024
+_QUERIES_AT_FIRST = 64  # before the number of entities is known
+
+
+def evaluate(
+    reasoner: Reasoner,
+    groups: Sequence[QueryGroup],
+    name: str | None = None,
+    graph: KnowledgeGraph | None = None,
+    observed: tuple[str, ...] | None = None,
+    about: dict[str, Any] | None = None,
+    progress: ReportProgress = silent,
+    scores_at_once: int = SCORES_AT_ONCE,
+) -> Report:
+    """Answers every query that has hard answers. With a graph and what of it was observed (the
+    rest being what hard answers need), figures are split by the number of missing links."""
+    missing: Callable[[QueryGroup], Ints] | None = None
+    if graph is not None and observed:
+        missing = partial(missing_links, graph=graph, observed=observed)
+    asked = [group for group in groups if len(group.hard.entities)]
+    total, done, shapes = sum(map(len, asked)), 0, []
+    for group in asked:
+        sums, by_missing = _Sums(), dict[int, _Sums]()
+        for start, ranks_T, part in _ranked(reasoner, group, scores_at_once):
+            sums.add(ranks_T, part.hard.owners)
+            if missing is not None:
+                _add_by_missing(by_missing, ranks_T, missing(part), part.hard.owners)
+            progress(Progress(group.name, done + start + len(part), total))
+        done += len(group)
+        shapes.append(_result(reasoner, group, sums, by_missing))
+    return Report(name or reasoner.name, tuple(shapes), observed, about or {})
+
+
+def _result(
+    reasoner: Reasoner, group: QueryGroup, sums: _Sums, by_missing: dict[int, _Sums]
+) -> ShapeResult:
+    return ShapeResult(
+        group.name,
+        sums.figures(),
+        sums.standard_error(),
+        len(group.hard.entities),
+        {number: by_missing[number].figures() for number in sorted(by_missing)},
+        reasoner.notes(group.template),
+    )
+
+
+def _add_by_missing(
+    by_missing: dict[int, _Sums], ranks_T: Floats, missing_T: Ints, owner_T: Ints
+) -> None:
+    for number in np.unique(missing_T[missing_T > 0]).tolist():
+        own_T = missing_T == number
+        by_missing.setdefault(number, _Sums()).add(ranks_T[own_T], owner_T[own_T])
+
+
+def _ranked(
+    reasoner: Reasoner, group: QueryGroup, scores_at_once: int
+) -> Iterator[tuple[int, Floats, QueryGroup]]:
+    """The ranks of all hard answers, chunk by chunk."""
+    step, start = _QUERIES_AT_FIRST, 0
+    while start < len(group):
+        part = group.take(slice(start, start + step))
+        scores_QE = reasoner.score([part])
+        known = united(part.easy, part.hard)
+        yield start, filtered_ranks(scores_QE, part.hard, known), part
+        start += len(part)
+        step = min(_QUERIES_AT_ONCE, rows_at_once(scores_QE.shape[1], scores_at_once))
+
+
+class _Sums:
+    """Running sums over queries of what figures are made of."""
+
+    def __init__(self) -> None:
+        self.queries, self.squares = 0, 0.0
+        self.totals = np.zeros(4)
+
+    def add(self, ranks_T: Floats, owner_T: Ints) -> None:
+        """Ranks of answers, with the query each belongs to; queries without any do not count."""
+        _, owner_T = np.unique(owner_T, return_inverse=True)
+        counts = np.bincount(owner_T)
+        columns = (1 / ranks_T, ranks_T <= 1, ranks_T <= 3, ranks_T <= 10)
+        means = [np.bincount(owner_T, column) / counts for column in columns]
+        self.totals += [mean.sum() for mean in means]
+        self.squares += float((means[0] ** 2).sum())
+        self.queries += len(counts)
+
+    def figures(self) -> Figures:
+        mrr, first, third, tenth = (self.totals / max(self.queries, 1)).tolist()
+        return Figures(mrr, first, third, tenth, self.queries)
+
+    def standard_error(self) -> float | None:
+        if self.queries < 2:
+            return None
+        mean = self.totals[0] / self.queries
+        variance = max(self.squares / self.queries - mean**2, 0.0)
+        return float(np.sqrt(variance / (self.queries - 1)))

@@ -1,0 +1,56 @@
+"""Link prediction, measured: every fact asked from both ends, known answers filtered out."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+
+from clmpt.compute.chunks import SCORES_AT_ONCE, rows_at_once
+from clmpt.errors import DataError
+from clmpt.evaluation.ranks import Figures, Floats, figures, filtered_ranks
+from clmpt.graph.knowledge_graph import KnowledgeGraph
+from clmpt.predictors.predictor import LinkPredictor
+from clmpt.progress import Progress, ReportProgress, silent
+from clmpt.queries.links import Links, known_answers, links_of
+from clmpt.queries.store import AnswerSets
+
+# Shapes: B questions of a chunk, E entities
+
+
+def link_ranks(
+    predictor: LinkPredictor,
+    wanted: Links,
+    known: AnswerSets,
+    progress: ReportProgress = silent,
+    scores_at_once: int = SCORES_AT_ONCE,
+) -> Floats:
+    """The filtered rank of every answer to every one-hop question, in their order."""
+    entities, device = len(predictor.entities_ED), predictor.entities_ED.device
+    step = rows_at_once(entities, scores_at_once)
+    ranks = [np.empty(0)]
+    with torch.inference_mode():
+        for start in range(0, len(wanted), step):
+            rows = np.arange(start, min(start + step, len(wanted)))
+            part = wanted.take(rows)
+            scores_BE = predictor.score_answers(
+                torch.from_numpy(part.entity_P).to(device),
+                torch.from_numpy(part.directed_P).to(device),
+            )
+            ranks.append(filtered_ranks(scores_BE, part.answers, known.take(rows)))
+            progress(Progress("links", int(rows[-1]) + 1, len(wanted)))
+    return np.concatenate(ranks)
+
+
+def evaluate_links(
+    predictor: LinkPredictor,
+    graph: KnowledgeGraph,
+    split: str,
+    progress: ReportProgress = silent,
+    scores_at_once: int = SCORES_AT_ONCE,
+) -> Figures:
+    """Every fact of a split asked from both ends, known answers of all splits filtered out."""
+    links = links_of(graph, split)
+    if not len(links):
+        raise DataError(f"The split '{split}' has no facts to measure with.")
+    known = known_answers(graph, links)
+    return figures(link_ranks(predictor, links, known, progress, scores_at_once))

@@ -1,0 +1,113 @@
+"""What stages take, roughly: their operations, and how fast this machine does such."""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import dataclass
+
+import torch
+
+from clmpt.compute.chunks import SCORES_AT_ONCE
+from clmpt.graph.knowledge_graph import KnowledgeGraph
+from clmpt.graph.splits import train_split
+from clmpt.predictors.objectives import OBJECTIVES
+from clmpt.queries.links import links_of
+from clmpt.reasoners.model import Cost, GradientModel
+from clmpt.registry import PREDICTORS, REASONERS
+from clmpt.settings import Pretraining, Reasoning, Training
+
+_SHARE_OF_PEAK = 0.4  # that training reaches, all in all
+_A_STEP = 0.02  # seconds that a step takes however little there is to do
+_BYTES_A_SECOND = 1e10  # that plain arithmetic on a table moves
+_START = 400 * 2**20  # bytes that Python and PyTorch take before any work
+_SIDE = 768  # of the matrices that tell how fast a processor is
+_SAMPLED_A_SECOND = 8_000  # queries, by one process
+_MISSING_LINKS = 3_000  # queries a second whose missing links are counted
+BEAM_ROWS = 16  # times that beam search scores all entities for a query, on average
+
+
+@dataclass(frozen=True)
+class Work:
+    """Operations of matrix products, bytes moved, seconds that nothing shortens; and the most
+    memory that it takes, in bytes."""
+
+    products: float = 0.0
+    bytes: float = 0.0
+    fixed: float = 0.0
+    memory: float = 0.0
+
+    def seconds(self, peak: float) -> float:
+        return self.products / (_SHARE_OF_PEAK * peak) + self.bytes / _BYTES_A_SECOND + self.fixed
+
+
+def idle_peak() -> float:
+    """Operations a second of matrix products, on this processor if it had nothing else to do.
+
+    It is measured in a thread's own time, so that other programs hardly matter.
+    """
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        return threads * max(_one_product(_SIDE) for _ in range(5))
+    finally:
+        torch.set_num_threads(threads)
+
+
+def _one_product(side: int) -> float:
+    left, right = torch.randn(side, side), torch.randn(side, side)
+    start = time.thread_time()
+    left @ right
+    return 2 * side**3 / max(time.thread_time() - start, 1e-6)
+
+
+def predictor_width(settings: Pretraining) -> int:
+    return PREDICTORS.find(settings.model).width(settings.rank)
+
+
+def pretraining_work(graph: KnowledgeGraph, settings: Pretraining) -> Work:
+    questions, size = len(links_of(graph, train_split(graph))), len(graph.entities)
+    steps = settings.epochs * math.ceil(questions / settings.batch)
+    width = predictor_width(settings)
+    scored = OBJECTIVES[PREDICTORS.find(settings.model).objective].scored(settings, size)
+    table = 4 * size * width
+    return Work(
+        6 * settings.epochs * questions * scored * width,
+        12 * table * steps,
+        _A_STEP * steps,
+        _START + 5 * table + 3 * 4 * settings.batch * scored,
+    )
+
+
+def training_work(
+    entities: int, width: int, queries: int, reasoning: Reasoning, settings: Training
+) -> Work:
+    """Nothing for a model that takes no steps."""
+    kind = REASONERS.find(reasoning.reasoner)
+    if not issubclass(kind, GradientModel):
+        return Work()
+    expected: Cost = kind.expected_cost(reasoning.settings, width)
+    steps = settings.steps or settings.epochs * math.ceil(queries / settings.batch)
+    candidates = entities if settings.negatives == "all" else settings.negative_count
+    table = 4 * entities * width
+    products = 3 * steps * settings.batch * (expected.products + 2 * candidates * width)
+    moved = steps * (12 * table if kind.trains_entities(reasoning.settings) else 0)
+    if settings.negatives == "query":
+        moved += 12 * steps * settings.batch * candidates * width
+    memory = _START + 6 * table + 6 * settings.batch * expected.bytes
+    return Work(products, moved, _A_STEP * steps, memory)
+
+
+def sampling_work(queries: int, workers: int = 1) -> Work:
+    return Work(fixed=queries / _SAMPLED_A_SECOND / max(workers, 1))
+
+
+def measuring_work(entities: int, width: int, queries: int, rows: int = 1) -> Work:
+    """Of scoring every entity `rows` times for each query, ranking, and counting missing links."""
+    table, ranking = 4 * entities * width, 8 * min(SCORES_AT_ONCE, 1024 * entities)
+    return Work(
+        2.0 * queries * rows * entities * width,
+        16.0 * queries * rows * entities,
+        queries / _MISSING_LINKS,
+        _START + 6 * table + ranking,
+    )

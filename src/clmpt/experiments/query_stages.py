@@ -1,0 +1,102 @@
+"""The queries of an experiment: official ones where the data has them, samples of other shapes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from clmpt.experiments.costs import sampling_work
+from clmpt.experiments.stages import Stage
+from clmpt.graph.knowledge_graph import KnowledgeGraph
+from clmpt.graph.splits import FULL, OBSERVED
+from clmpt.logic.formula import Query
+from clmpt.progress import Progress, ReportProgress, part_of
+from clmpt.queries.benchmark_files import query_files, read_queries
+from clmpt.queries.store import QueryGroup, QuerySet
+from clmpt.sampling.making import make_queries
+from clmpt.sampling.sampler import MOST_HARD, Protocol
+
+OFFICIAL, SAMPLED = "official", "sampled"
+_NAMES = {"train": "training queries", "valid": "validation queries", "test": "test queries"}
+
+
+def official_files(data: Path, split: str) -> dict[str, Any]:
+    """What tells a split's official queries from others: their files' names and sizes."""
+    sizes = {path.name: path.stat().st_size for path in query_files(data, split)}
+    return {OFFICIAL: sizes}
+
+
+@dataclass(frozen=True)
+class QueryPlan:
+    """Which queries of a split are wanted: so many of each shape, if they must be sampled."""
+
+    graph: KnowledgeGraph
+    data: Path
+    split: str
+    names: Mapping[Query, str]
+    counts: Mapping[Query, int]
+    seed: int
+    workers: int
+
+    @property
+    def total(self) -> int:
+        return sum(self.counts.values())
+
+
+def query_stage(role: str, plan: QueryPlan, path: Path) -> Stage:
+    name = _NAMES[plan.split]
+
+    def run(progress: ReportProgress) -> None:
+        official = _official(plan, name, progress)
+        sampled = _sampled(plan, set(plan.counts) - set(official), path, name, progress)
+        groups = {**official, **{group.template: group for group in sampled.groups}}
+        about = {
+            **(sampled.about or {"graph": plan.graph.fingerprint}),
+            "observed": list(OBSERVED[plan.split]),
+            "full": list(FULL[plan.split]),
+            OFFICIAL: [plan.names[t] for t in plan.counts if t in official],
+            SAMPLED: [plan.names[t] for t in plan.counts if t not in official],
+        }
+        QuerySet(tuple(groups[template] for template in plan.counts), about).save(path)
+        _samples(path).unlink(missing_ok=True)
+
+    return Stage(role, name, path, sampling_work(plan.total, plan.workers), run)
+
+
+def _official(plan: QueryPlan, name: str, progress: ReportProgress) -> dict[Query, QueryGroup]:
+    if not query_files(plan.data, plan.split):
+        return {}
+    progress(Progress(name, 0, 1, "reading"))
+    found = {
+        group.template: group
+        for group in read_queries(plan.data, plan.split)
+        if group.template in plan.counts
+    }
+    for group in found.values():
+        group.check(len(plan.graph.entities), 2 * len(plan.graph.relations))
+    return found
+
+
+def _sampled(
+    plan: QueryPlan, missing: set[Query], path: Path, name: str, progress: ReportProgress
+) -> QuerySet:
+    """Samples of some shapes, kept in a file of their own until all queries are together."""
+    wanted = [(template, count) for template, count in plan.counts.items() if template in missing]
+    if not wanted:
+        return QuerySet(())
+    samples = _samples(path)
+    if samples.exists():
+        there = QuerySet.open(samples)
+        if {group.template for group in there.groups} == missing:
+            return there
+        samples.unlink()
+    most_hard = 0 if plan.split == "train" else MOST_HARD
+    protocol = Protocol(OBSERVED[plan.split], FULL[plan.split], most_hard)
+    report = part_of(progress, name, 0, sum(count for _, count in wanted))
+    return make_queries(plan.graph, wanted, protocol, samples, plan.seed, plan.workers, report)
+
+
+def _samples(path: Path) -> Path:
+    return path.with_suffix(".samples")

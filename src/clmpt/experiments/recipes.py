@@ -1,0 +1,197 @@
+"""Recipes: the tables of settings that `fit`, `train` and `reproduce` read from TOML.
+
+The tables that all models share are in `settings.py`; `[reasoning]` names a reasoner, whose own
+table it closes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+from clmpt.errors import SettingError
+from clmpt.registry import REASONERS
+from clmpt.settings import Pretraining, Settings, Training, check_known, setting
+from clmpt.storage.files import read_toml, toml_value
+
+LONGEST_NAME = 100
+_MOST_BASES = 4
+_PACKAGE = Path(__file__).parents[1]
+_SHIPPED = (_PACKAGE, _PACKAGE.parents[1])  # in a wheel, in a checkout
+_TABLES = ("experiment", "queries", "fitting", "pretraining", "reasoning", "training")
+
+Tables = dict[str, dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class Fitting(Settings):
+    """What `clmpt fit` does around training."""
+
+    hide: float = setting(
+        0.1, "share of the facts held out for validation and test", least=0, below=1
+    )
+    queries: int = setting(0, "training queries per shape at most; 0: by the graph's size", least=0)
+    test_queries: int = setting(200, "test queries per shape at most", least=1)
+    seed: int = setting(0, "same seed, same numbers; for every stage without its own", least=0)
+
+
+@dataclass(frozen=True)
+class Experiment(Settings):
+    """What is reproduced, and what it is compared with."""
+
+    name: str = setting("", "what reports call it; empty: the reasoner and what is special")
+    benchmark: str = setting("", "whose published figures to show: fb15k, fb15k-237 or nell995")
+    published: str = setting("", "the published row that it repeats")
+    seed: int = setting(0, "same seed, same numbers; for every stage without its own", least=0)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ("name", "benchmark", "published"):
+            text = getattr(self, name)
+            if not text.isprintable() or len(text) > LONGEST_NAME:
+                raise SettingError(
+                    f"'{name}' must be at most {LONGEST_NAME} printable characters, not "
+                    f"{text[:LONGEST_NAME]!a}."
+                )
+
+
+@dataclass(frozen=True)
+class Queries(Settings):
+    """Which queries an experiment needs, where its data folder lacks them."""
+
+    trained: str = setting("1p 2p 3p 2i 3i 2in 3in inp pin pni", "shapes to train on")
+    measured: str = setting("1p 2p 3p 2i 3i ip pi 2u up 2in 3in inp pin pni", "shapes to test")
+    train: int = setting(10_000, "of each trained shape", least=1)
+    train_negated: int = setting(1_000, "of each trained shape with a negation", least=1)
+    test: int = setting(1_000, "of each measured shape", least=1)
+    test_links: int = setting(1_000, "of a measured shape with a single atom", least=1)
+    seed: int = setting(0, "same seed, same queries", least=0)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ("trained", "measured"):
+            if not getattr(self, name).split():
+                raise SettingError(f"'{name}' must name at least one shape.")
+
+
+def read_recipe(path: str | Path) -> Tables:
+    """A recipe's tables, each of which is for some command.
+
+    A recipe may name another one of its folder as its `base`, and then says only what differs.
+    Those of `recipes/` that come with the package are found from anywhere.
+    """
+    path = _shipped(Path(path))
+    tables = read_toml(path)
+    merged: Tables = {}
+    for _ in range(_MOST_BASES):
+        base = tables.pop("base", None)
+        for name, content in tables.items():
+            if name not in _TABLES or not isinstance(content, dict):
+                known = ", ".join(f"[{name}]" for name in _TABLES)
+                raise SettingError(f"'{path}' has '{name}'; it may have the tables {known}.")
+        merged = _merged(tables, merged)
+        if base is None:
+            return merged
+        if not isinstance(base, str) or Path(base).name != base:
+            raise SettingError(f"The base of '{path}' must be a file of the same folder.")
+        path = path.parent / base
+        tables = read_toml(path)
+    raise SettingError(f"'{path}' has more than {_MOST_BASES} bases, or is its own.")
+
+
+def _merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+    """Tables within tables; what is above wins."""
+    found = dict(below)
+    for name, value in above.items():
+        both = isinstance(value, Mapping) and isinstance(found.get(name), Mapping)
+        found[name] = _merged(found[name], value) if both else value
+    return found
+
+
+def _shipped(path: Path) -> Path:
+    if path.exists() or path.parts[:1] != ("recipes",) or ".." in path.parts:
+        return path
+    return next((root / path for root in _SHIPPED if (root / path).is_file()), path)
+
+
+# --- changes on the command line ------------------------------------------------------------------
+
+
+def changed(tables: Tables, assignments: Sequence[str]) -> Tables:
+    """An experiment's tables with settings given as `table.name=value`.
+
+    The table may be left out where only one has such a setting.
+
+    >>> changed({"training": {"batch": 512}}, ["training.batch=64", "rank=8", "decay=cosine"])
+    Traceback (most recent call last):
+    clmpt.errors.SettingError: Say which 'decay' is meant: pretraining.decay or training.decay.
+    >>> changed({"training": {"batch": 512}}, ["training.batch=64", "rank=8"])
+    {'training': {'batch': 64}, 'pretraining': {'rank': 8}}
+    """
+    found = _merged({}, tables)
+    for assignment in assignments:
+        table, name, value = assigned(assignment, reasoner_in(found))
+        found.setdefault(table, {})[name] = value
+    return found
+
+
+def reasoner_in(tables: Mapping[str, Mapping[str, Any]]) -> str:
+    """Which reasoner some tables choose."""
+    return str(tables.get("reasoning", {}).get("reasoner", "clmpt"))
+
+
+def with_reasoner(reasoning: Mapping[str, Any], reasoner: str) -> dict[str, Any]:
+    """A table `[reasoning]` with another reasoner chosen: what stood beside the old one's name was
+    that one's."""
+    if reasoning.get("reasoner", "clmpt") == reasoner:
+        return {**reasoning, "reasoner": reasoner}
+    tables = {name: table for name, table in reasoning.items() if isinstance(table, Mapping)}
+    return {**tables, "reasoner": reasoner}
+
+
+def assigned(assignment: str, reasoner: str = "clmpt") -> tuple[str, str, Any]:
+    """The table, name and value that `table.name=value` or `name=value` speaks of.
+
+    >>> assigned("rank=8")
+    ('pretraining', 'rank', 8)
+    """
+    key, equals, text = assignment.partition("=")
+    if not equals:
+        raise SettingError(f"'{assignment}' should be NAME=VALUE, such as training.batch=64.")
+    tables = _names_by_table(reasoner)
+    table, dot, name = key.strip().rpartition(".")
+    if dot and table not in tables:
+        raise SettingError(f"There is no table '{table}'. There are: {', '.join(tables)}.")
+    if not dot:
+        table = _only_table(name, tables)
+    check_known(name, tables[table])
+    return table, name, toml_value(text)
+
+
+def _names_by_table(reasoner: str) -> dict[str, list[str]]:
+    """The settings of an experiment."""
+    kinds: dict[str, type[Any]] = {
+        "experiment": Experiment,
+        "queries": Queries,
+        "pretraining": Pretraining,
+        "reasoning": REASONERS.find(reasoner).Settings,
+        "training": Training,
+    }
+    names = {table: [each.name for each in fields(kind)] for table, kind in kinds.items()}
+    names["reasoning"].insert(0, "reasoner")
+    return names
+
+
+def _only_table(name: str, tables: Mapping[str, Sequence[str]]) -> str:
+    having = [table for table, names in tables.items() if name in names]
+    if len(having) > 1:
+        listed = " or ".join(f"{table}.{name}" for table in having)
+        raise SettingError(f"Say which '{name}' is meant: {listed}.")
+    if not having:
+        near = get_close_matches(name, [known for names in tables.values() for known in names], 1)
+        hint = f" Did you mean '{near[0]}'?" if near else ""
+        raise SettingError(f"There is no setting '{name}'.{hint}")
+    return having[0]

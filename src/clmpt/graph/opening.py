@@ -1,0 +1,43 @@
+"""A graph from whatever is there: a stored graph, a file, a benchmark folder, a fitted model."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from clmpt.errors import DataError
+from clmpt.graph.benchmark_folders import name_file, read_betae_graph, read_lmpnn_graph
+from clmpt.graph.knowledge_graph import KnowledgeGraph
+from clmpt.graph.readers import RDF_SUFFIXES, TEXT_SUFFIXES, read_graph
+from clmpt.graph.splits import SPLITS
+
+
+def open_graph(path: str | Path) -> KnowledgeGraph:
+    """A graph from whatever is there: a stored graph, a fitted model with its graph, a benchmark
+    folder, or a file of triples."""
+    path = Path(path)
+    if os.path.isfile(path):  # unlike Path.is_file it has no errors of its own
+        return read_graph([path])[0]
+    if (path / "graph.json").exists():
+        return KnowledgeGraph.open(path)
+    if (path / "graph" / "graph.json").exists():
+        return KnowledgeGraph.open(path / "graph")
+    if (path / "kgindex.json").exists():
+        return read_lmpnn_graph(path)
+    if name_file(path, "ent"):
+        return read_betae_graph(path)
+    if os.path.isdir(path):
+        endings = {*TEXT_SUFFIXES, *RDF_SUFFIXES}
+        files = [
+            file
+            for split in SPLITS
+            for file in sorted(path.glob(f"{split}.*"))
+            if Path(file.name.removesuffix(".gz")).suffix in endings
+        ]
+        if files:
+            return read_graph(files)[0]
+        raise DataError(
+            f"'{path}' is no folder with a graph: it has no graph.json, no id2ent.pkl, no "
+            "kgindex.json and no train.* file."
+        )
+    raise DataError(f"There is no file or folder '{path}'.")

@@ -1,0 +1,80 @@
+"""The names that a stored model's rows stand for, and whether a graph has the same."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from clmpt.errors import WrongGraph
+from clmpt.graph.knowledge_graph import KnowledgeGraph
+from clmpt.graph.names import NameTable, open_names, save_names
+
+_SHOWN = 3  # names that an error lists
+
+
+@dataclass(frozen=True)
+class StoredNames:
+    """Names of entities and relations, in the order of a model's ids."""
+
+    entities: NameTable
+    relations: NameTable
+
+    @classmethod
+    def of(cls, graph: KnowledgeGraph) -> StoredNames:
+        return cls(graph.entities.names, graph.relations.names)
+
+    @classmethod
+    def open(cls, folder: Path, way_out: str) -> StoredNames:
+        found = (open_names(folder, f"{kind}_names", way_out) for kind in ("entity", "relation"))
+        return cls(*found)
+
+    def save(self, folder: Path) -> None:
+        save_names(folder, "entity_names", self.entities)
+        save_names(folder, "relation_names", self.relations)
+
+    def check_graph(self, graph: KnowledgeGraph) -> None:
+        """Refuses a graph whose names are not these, in the same order."""
+        for kind, own, other in (
+            ("entity", self.entities, graph.entities.names),
+            ("relation", self.relations, graph.relations.names),
+        ):
+            if not _same(own, other):
+                raise WrongGraph(
+                    f"This model was made for a graph with other {kind} names: "
+                    f"{_difference(own, other)}. Use the graph that it was made for."
+                )
+
+
+def _same(own: NameTable, other: NameTable) -> bool:
+    return np.array_equal(own.offsets, other.offsets) and np.array_equal(own.bytes_, other.bytes_)
+
+
+def _difference(own: NameTable, other: NameTable) -> str:
+    """What differs between two vocabularies, in words."""
+    mine, theirs = set(own), set(other)
+    parts = [
+        f"{len(lacking):,} of {whose} {len(whole):,} are not {where} ({_some(lacking)})"
+        for lacking, whole, whose, where in (
+            (mine - theirs, mine, "its", "in the graph"),
+            (theirs - mine, theirs, "the graph's", "known to it"),
+        )
+        if lacking
+    ]
+    if parts:
+        return "; ".join(parts)
+    if len(own) != len(other):
+        return f"it has {len(own):,} with repetitions, the graph {len(other):,}"
+    first = next(
+        number for number, pair in enumerate(zip(own, other, strict=True)) if len({*pair}) > 1
+    )
+    return (
+        f"the same names, but number {first} is '{own[first]}' for the model and "
+        f"'{other[first]}' in the graph"
+    )
+
+
+def _some(names: set[str]) -> str:
+    shown = ", ".join(f"'{name}'" for name in sorted(names)[:_SHOWN])
+    return shown + ", …" * (len(names) > _SHOWN)

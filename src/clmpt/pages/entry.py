@@ -1,0 +1,39 @@
+"""A row of a comparison: a model that was measured, and what is known about it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A row of the comparison: a model that was measured, and what is known about it."""
+
+    name: str
+    report: dict[str, Any]
+    benchmark: str = ""
+    published: str = ""  # which published row it repeats
+    costs: dict[str, float] = field(default_factory=dict)
+    training_log: list[dict[str, Any]] = field(default_factory=list)
+    settings: dict[str, Any] = field(default_factory=dict)
+    provenance: dict[str, dict[str, Any]] = field(default_factory=dict)  # by stage
+    queries: dict[str, str] = field(default_factory=dict)  # by split, where they come from
+    is_official: bool = True  # measured by a benchmark's own queries alone
+    graph_differs: list[str] = field(default_factory=list)  # from the benchmark's as published
+
+    def mrr(self, shape: str) -> float | None:
+        return next((float(s["mrr"]) for s in self.report["shapes"] if s["shape"] == shape), None)
+
+
+def distinct(entries: Sequence[Entry]) -> list[Entry]:
+    """The entries, those of one name numbered."""
+    seen: Counter[str] = Counter()
+    found = []
+    for entry in entries:
+        seen[entry.name] += 1
+        number = seen[entry.name]
+        found.append(replace(entry, name=f"{entry.name} ({number})") if number > 1 else entry)
+    return found

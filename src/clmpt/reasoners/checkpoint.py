@@ -1,0 +1,172 @@
+"""A reasoner's folder: its own weights, its predictor's, settings and names.
+
+The two sets of weights are files of their own, so which number belongs to what is never guessed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from clmpt.compute.tensor_files import open_tensors, save_tensors, shapes_in
+from clmpt.errors import DataError
+from clmpt.graph.knowledge_graph import KnowledgeGraph
+from clmpt.graph.splits import train_split
+from clmpt.graph.stored_names import StoredNames
+from clmpt.predictors.checkpoint import (
+    WAY_OUT,
+    check_fit,
+    damage_named,
+    open_about,
+    predictor_of,
+    trusted,
+)
+from clmpt.predictors.predictor import EmbeddingPredictor
+from clmpt.reasoners.model import Basis, ReasonerModel, build_model
+from clmpt.registry import PREDICTORS, REASONERS
+from clmpt.settings import Reasoning, read_table
+from clmpt.storage.files import new_file, save_json
+
+FORMAT = "clmpt reasoner 2"
+_ABOUT = "reasoner.json"
+_WEIGHTS = "weights.safetensors"
+_PREDICTOR_WEIGHTS = "predictor.safetensors"
+
+
+@dataclass(frozen=True)
+class StoredReasoner:
+    """A model, its predictor included, and what is known about it."""
+
+    model: ReasonerModel
+    names: StoredNames
+    about: dict[str, Any]
+
+
+def is_reasoner(folder: str | Path) -> bool:
+    return (Path(folder) / _ABOUT).exists()
+
+
+def is_whole(folder: Path) -> bool:
+    """Whether the files are there and no weights are cut short; reads no numbers."""
+    try:
+        about = about_reasoner(folder)
+        shapes_in(folder / _WEIGHTS)
+        return about.get("predictor") is None or bool(shapes_in(folder / _PREDICTOR_WEIGHTS))
+    except DataError:
+        return False
+
+
+def about_reasoner(folder: str | Path) -> dict[str, Any]:
+    return open_about(Path(folder) / _ABOUT, FORMAT)
+
+
+def replace_reasoner(folder: Path, model: ReasonerModel, about: Mapping[str, Any]) -> None:
+    """Replaces the weights in a folder that has its names already, whole or not at all."""
+    predictor = model.predictor
+    kinds = {
+        "reasoner": REASONERS.name_of(type(model)),
+        "predictor": PREDICTORS.name_of(type(predictor)) if predictor else None,
+    }
+    if predictor:
+        save_tensors(folder / _PREDICTOR_WEIGHTS, predictor.state_dict(), kinds)
+    save_tensors(folder / _WEIGHTS, own_state(model), kinds)
+    document = {"format": FORMAT, **kinds, "settings": asdict(model.settings)}
+    document["parameters"] = _counted(model)
+    with new_file(folder / _ABOUT) as scratch:
+        save_json(scratch, {**document, **about})
+
+
+def open_reasoner(
+    folder: str | Path,
+    graph: KnowledgeGraph,
+    device: torch.device | str = "cpu",
+    trust: Collection[str] = (),
+) -> StoredReasoner:
+    """A stored model of this graph, after checks that its parts are whole and belong together.
+
+    It sees the facts that it was trained on, no others. A class that is not part of this
+    installation is imported only if `trust` names it.
+    """
+    folder = Path(folder)
+    if not is_reasoner(folder):
+        raise DataError(
+            f"'{folder}' has no trained reasoner (no {_ABOUT}). Train one with 'clmpt train', or "
+            "run the command that began it again."
+        )
+    about = about_reasoner(folder)
+    tensors, header = open_tensors(folder / _WEIGHTS, WAY_OUT)
+    names = StoredNames.open(folder, WAY_OUT)
+    names.check_graph(graph)
+    with damage_named(folder):
+        if any(about[name] != kind for name, kind in header.items()):
+            raise KeyError("the weights are of another kind of model")
+        kind = trusted(REASONERS, about["reasoner"], trust, folder)
+        reasoning = Reasoning(about["reasoner"], read_table(kind.Settings, about["settings"]))
+        predictor = None
+        if about["predictor"] is not None:
+            stored, _ = open_tensors(folder / _PREDICTOR_WEIGHTS, WAY_OUT)
+            predictor = predictor_of(about["predictor"], stored, trust, folder)
+            check_fit(folder, predictor, names)
+        basis = Basis(graph.view(train_split(graph)), predictor)
+        model = _filled(basis, reasoning, tensors)
+    return StoredReasoner(model.to(device).requires_grad_(False), names, about)
+
+
+def own_state(model: ReasonerModel) -> dict[str, Tensor]:
+    """A model's parameters and buffers without its predictor's."""
+    lent = {id(tensor) for tensor in _tensors(model.predictor)} if model.predictor else set()
+    state: dict[str, Tensor] = model.state_dict(keep_vars=True)
+    return {name: tensor for name, tensor in state.items() if id(tensor) not in lent}
+
+
+def parameter_counts(folder: Path) -> tuple[int, int]:
+    """How many parameters of a stored model are trained, and how many it leaves as they are."""
+    found = about_reasoner(folder).get("parameters")
+    try:
+        assert isinstance(found, dict)
+        return int(found["trained"]), int(found["frozen"])
+    except (AssertionError, KeyError, TypeError, ValueError):
+        raise DataError(f"'{folder / _ABOUT}' is damaged. {WAY_OUT}") from None
+
+
+def _filled(basis: Basis, reasoning: Reasoning, tensors: Mapping[str, Tensor]) -> ReasonerModel:
+    """The model with these weights. One of another size is refused before it takes any memory."""
+    with torch.device("meta"):
+        outline = own_state(build_model(Basis(basis.graph, _outline(basis)), reasoning, seed=0))
+    wanted = {name: tuple(tensor.shape) for name, tensor in outline.items()}
+    if wanted != {name: tuple(tensor.shape) for name, tensor in tensors.items()}:
+        raise KeyError("the settings are of a model of another size")
+    model = build_model(basis, reasoning, seed=0)
+    with torch.no_grad():
+        for name, tensor in own_state(model).items():
+            tensor.copy_(tensors[name])
+    return model
+
+
+def _outline(basis: Basis) -> EmbeddingPredictor | None:
+    """A predictor of the same kind and size whose tables hold no numbers."""
+    predictor = basis.predictor
+    if predictor is None:
+        return None
+    entities_ED, relations_SW = (
+        torch.empty_like(table, device="meta")
+        for table in (predictor.entities_ED, predictor.relations_SW)
+    )
+    return type(predictor)(entities_ED, relations_SW, predictor.inverse_R)
+
+
+def _tensors(module: torch.nn.Module) -> list[Tensor]:
+    return [*module.parameters(), *module.buffers()]
+
+
+def _counted(model: ReasonerModel) -> dict[str, int]:
+    sizes = [(parameter.requires_grad, parameter.numel()) for parameter in model.parameters()]
+    return {
+        "trained": sum(size for trained, size in sizes if trained),
+        "frozen": sum(size for trained, size in sizes if not trained),
+    }

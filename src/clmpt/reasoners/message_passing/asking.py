@@ -1,0 +1,52 @@
+"""A trained message-passing model, asked from any number of threads."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from clmpt.logic.formula import Query
+from clmpt.queries.store import QueryGroup
+from clmpt.reasoners.message_passing.layout import QueryBatch, lay_out_queries
+from clmpt.reasoners.message_passing.state_cache import StateCache
+
+if TYPE_CHECKING:
+    from clmpt.reasoners.message_passing.clmpt import MessagePassing, Trace
+
+# Shapes: G graphs (a query's alternatives), E entities, D width
+
+
+class MessagePassingReasoner:
+    """A trained model that remembers states which depend on relations alone.
+
+    Each call takes a cache of its own for as long as it runs, so calls may overlap.
+    """
+
+    def __init__(self, model: MessagePassing) -> None:
+        self.model, self.name, self.passing = model, model.title, model.passing()
+        self.unit_ED = model.unit_entities().detach()
+        self.idle_caches: deque[StateCache] = deque()
+
+    @torch.no_grad()
+    def score(self, groups: Sequence[QueryGroup]) -> Tensor:
+        try:
+            cache = self.idle_caches.pop()
+        except IndexError:
+            cache = StateCache(self.unit_ED)
+        batch = lay_out_queries(groups, self.passing, cache).to(self.unit_ED.device)
+        answers_GD = self.model(batch, cache=cache)
+        self.idle_caches.append(cache)  # only here: one that was interrupted has holes
+        return self.model.similarities(answers_GD, self.unit_ED, batch)
+
+    def notes(self, query: Query) -> tuple[str, ...]:
+        return self.model.notes(query)
+
+    @torch.no_grad()
+    def trace(self, groups: Sequence[QueryGroup]) -> tuple[QueryBatch, Trace]:
+        """Every embedding and the attention that led to it, for explanations."""
+        batch = lay_out_queries(groups, self.passing).to(self.unit_ED.device)
+        return batch, self.model.propagate(batch, traced=True)

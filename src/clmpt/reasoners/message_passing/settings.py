@@ -1,0 +1,67 @@
+"""The settings of CLMPT and LMPNN, and what suits a graph of some size."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from clmpt.settings import Settings, setting
+
+
+@dataclass(frozen=True)
+class MessagePassingSettings(Settings):
+    """What CLMPT shares with LMPNN. The width is that of the predictor."""
+
+    conditional: bool = setting(True, "no messages to constants, which keep their embeddings")
+    feed_forward: int = setting(1024, "width of the hidden layer", least=1)
+    dropout: float = setting(0.1, "share of numbers zeroed in training", least=0, below=1)
+    penalty: float = setting(
+        0.0, "λ of the one-hop inference; 0 leaves out its denominator", least=0
+    )
+    frozen: bool = setting(False, "do not train the predictor's embeddings further")
+    variable_scale: float = setting(
+        1.0, "variables' initial embeddings are drawn from 0 to this", least=0
+    )
+    temperature: float = setting(0.05, "T of the loss", above=0)
+
+
+@dataclass(frozen=True)
+class CLMPTSettings(MessagePassingSettings):
+    """CLMPT's own settings."""
+
+    encoder_layers: int = setting(2, "blocks of the transformer encoder", least=1)
+    heads: int = setting(8, "of its self-attention", least=1)
+    pooling: Literal["mean", "sum", "max"] = setting("mean", "of a set's members")
+    norm: Literal["pre", "post"] = setting("pre", "before or after attention and feed-forward")
+    branch_scale: float = setting(
+        1.0, "initial scale of what attention and feed-forward add; 0: nothing yet", least=0
+    )
+
+
+@dataclass(frozen=True)
+class LMPNNSettings(MessagePassingSettings):
+    """As published: messages to all nodes, a frozen predictor."""
+
+    conditional: bool = setting(False, "no messages to constants, which keep their embeddings")
+    frozen: bool = setting(True, "do not train the predictor's embeddings further")
+    epsilon: float = setting(0.1, "weight of the node itself", least=0)
+
+
+_SMALL = {"temperature": 0.1, "frozen": False}
+
+
+def suggested_settings(entities: int) -> dict[str, Any]:
+    """For both models: what `fit` starts from, by the size of the graph."""
+    if entities <= 200:
+        return {**_SMALL, "feed_forward": 128}
+    if entities <= 5_000:
+        return {**_SMALL, "feed_forward": 512}
+    if entities <= 50_000:
+        return {"feed_forward": 1024}
+    return {"feed_forward": 512, "frozen": True}
+
+
+def suggested_encoder(entities: int) -> dict[str, Any]:
+    """The same for CLMPT's transformer."""
+    small = {"heads": 4, "norm": "post"} if entities <= 5_000 else {}
+    return {"encoder_layers": 1, **small}

@@ -1,0 +1,235 @@
+"""Training in a run folder: validated, logged, kept at its best, and safe to interrupt."""
+
+from __future__ import annotations
+
+import math
+import signal
+import threading
+import time
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+from clmpt.compute.devices import forget_peak_memory, peak_memory
+from clmpt.errors import DataError, TrainingError
+from clmpt.storage.run_folder import RunFolder
+from clmpt.training.state import load_state, save_state
+
+SAVE_SECONDS = 120.0  # how much work a kill can cost
+
+
+@dataclass
+class Tally:
+    """What a run remembers besides its weights; saved with them."""
+
+    steps_done: int = 0
+    loss_sum: float = 0.0  # since the last entry in the log
+    seconds: float = 0.0  # over all its parts
+    best: float | None = None  # validation MRR
+    best_epoch: float = 0
+    worse: int = 0  # validations since the best
+    memory: int = 0  # bytes held at most
+
+
+@dataclass(frozen=True)
+class Validation:
+    """How a model does on validation data. `plain` is for the log."""
+
+    mrr: float
+    plain: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class TrainingStep:
+    """How far a run is. `loss` is the mean since the last entry in the log; `valid` is there when
+    just measured."""
+
+    step: int
+    steps: int
+    epoch: int
+    epochs: int
+    loss: float
+    seconds: float
+    best: float | None
+    valid: Validation | None
+
+
+class Learner(Protocol):
+    """Something that learns in steps, such as `Pretrainer` and `Trainer`."""
+
+    steps: int
+    steps_per_epoch: int
+    steps_done: int
+
+    @property
+    def is_sane(self) -> bool: ...
+    @property
+    def last_learning_rate(self) -> float: ...
+    def step(self) -> Tensor: ...
+    def mean_loss(self, loss_sum: float, steps: int) -> float: ...
+    def state(self) -> dict[str, Tensor]: ...
+    def restore(self, state: Mapping[str, Tensor], steps_done: int) -> None: ...
+
+
+@dataclass(frozen=True)
+class Course:
+    """What is done between steps: when to log, to validate, and how to keep the best."""
+
+    epochs: int
+    patience: int
+    log_steps: int
+    validate_steps: int
+    validate: Callable[[], Validation] | None
+    keep: Callable[[dict[str, Any]], None]
+    device: torch.device
+    save_seconds: float = SAVE_SECONDS
+
+
+def follow(run: RunFolder, learner: Learner, course: Course) -> Generator[TrainingStep, None, None]:
+    """Takes the learner to its last step, or from where the run was interrupted."""
+    loop = _Loop(run, learner, course)
+    loop.restore()
+    forget_peak_memory(course.device)
+    with run.alone(), _ctrl_c_noted() as stop_asked:
+        while loop.goes_on:
+            now = loop.step()
+            try:
+                yield now
+            except GeneratorExit:
+                loop.save()
+                raise
+            if stop_asked():
+                loop.save()
+                raise KeyboardInterrupt
+        if not learner.steps:
+            loop.pause(0.0)
+        loop.finish()
+
+
+class _Loop:
+    def __init__(self, run: RunFolder, learner: Learner, course: Course) -> None:
+        self.run, self.learner, self.course = run, learner, course
+        self.tally = Tally()
+        self.begun = self.saved = time.perf_counter()
+
+    def restore(self) -> None:
+        if (found := load_state(self.run)) is not None:
+            tensors, remembered = found
+            self.tally = _tally(remembered, self.run.path)
+            self.learner.restore(tensors, self.tally.steps_done)
+        self.begun = time.perf_counter() - self.tally.seconds
+
+    @property
+    def goes_on(self) -> bool:
+        return (
+            self.tally.steps_done < self.learner.steps and self.tally.worse < self.course.patience
+        )
+
+    def step(self) -> TrainingStep:
+        learner, tally, course = self.learner, self.tally, self.course
+        loss, valid = float(learner.step()), None
+        if not math.isfinite(loss):
+            raise _exploded(f"The loss became {loss} at step {learner.steps_done}", self.run.path)
+        tally.steps_done = learner.steps_done
+        tally.loss_sum += loss
+        tally.seconds = time.perf_counter() - self.begun
+        since = (tally.steps_done - 1) % course.log_steps + 1
+        mean_loss = learner.mean_loss(tally.loss_sum, since)
+        if since == course.log_steps or tally.steps_done == learner.steps:
+            valid = self.pause(mean_loss)
+        if time.perf_counter() - self.saved > course.save_seconds:
+            self.save()
+        return TrainingStep(
+            tally.steps_done,
+            learner.steps,
+            math.ceil(tally.steps_done / learner.steps_per_epoch),
+            course.epochs,
+            mean_loss,
+            tally.seconds,
+            tally.best,
+            valid,
+        )
+
+    def pause(self, loss: float) -> Validation | None:
+        """Validates if it is time to, keeps the weights if they are the best so far, and logs."""
+        learner, tally, course = self.learner, self.tally, self.course
+        done = learner.steps_done
+        epoch = _plain_number(done / learner.steps_per_epoch)
+        tally.loss_sum, valid = 0.0, None
+        due = done % course.validate_steps == 0 or done == learner.steps
+        if due and course.validate:
+            valid = course.validate()
+            if tally.best is None or valid.mrr > tally.best:
+                tally.best, tally.worse = valid.mrr, 0
+            else:
+                tally.worse += 1
+        if not learner.is_sane:
+            raise _exploded(f"Weights grew beyond all measure by epoch {epoch}", self.run.path)
+        if due and tally.worse == 0:
+            tally.best_epoch = epoch
+            course.keep({"epoch": epoch, "valid": valid.plain if valid else None})
+        self.run.log(
+            epoch=epoch,
+            step=done,
+            loss=loss,
+            learning_rate=learner.last_learning_rate,
+            seconds=round(tally.seconds, 3),
+            valid=valid.plain if valid else None,
+        )
+        return valid
+
+    def save(self) -> None:
+        tally = self.tally
+        tally.seconds = time.perf_counter() - self.begun
+        tally.memory = max(tally.memory, peak_memory(self.course.device))
+        save_state(self.run, self.learner.state(), asdict(tally))
+        self.saved = time.perf_counter()
+
+    def finish(self) -> None:
+        self.tally.memory = max(self.tally.memory, peak_memory(self.course.device))
+        self.run.finish(asdict(self.tally))
+
+
+def _plain_number(value: float) -> float:
+    return int(value) if value == int(value) else round(value, 3)
+
+
+def _exploded(what: str, out: Path) -> TrainingError:
+    return TrainingError(
+        f"{what}. What was saved before that is kept in '{out}'. Try a lower learning rate, in a "
+        "new folder."
+    )
+
+
+def _tally(remembered: dict[str, Any], out: Path) -> Tally:
+    found = {field.name: remembered.get(field.name, field.default) for field in fields(Tally)}
+    for name, value in found.items():
+        fits = isinstance(value, int | float) and value >= 0
+        if not fits and (name, value) != ("best", None):
+            raise DataError(f"The state in '{out}' is damaged. Remove the folder to start again.")
+    return Tally(**found)
+
+
+@contextmanager
+def _ctrl_c_noted() -> Iterator[Callable[[], bool]]:
+    """Ctrl-C is noted, for the loop to look at between steps; a second one breaks at once."""
+    if threading.current_thread() is not threading.main_thread():
+        yield lambda: False
+        return
+    asked = threading.Event()
+
+    def note(number: int, frame: Any) -> None:
+        if asked.is_set():
+            signal.default_int_handler(number, frame)
+        asked.set()
+
+    before = signal.signal(signal.SIGINT, note)
+    try:
+        yield asked.is_set
+    finally:
+        signal.signal(signal.SIGINT, before)
