@@ -14,19 +14,19 @@ import statistics
 import time
 from pathlib import Path
 
+from clmpt.experiments.recipes import read_recipe
 from clmpt.experiments.reproduction import Recipe, parts_of
+from clmpt.predictors.checkpoint import open_predictor
 from clmpt.queries.store import QuerySet
-from clmpt.reasoners.models import fresh_reasoner
-from clmpt.settings import read_recipe
-from clmpt.training.checkpoint import open_checkpoint
 from clmpt.training.trainer import Trainer
+from models import fresh_reasoner
 
 ROUNDS = 40
 
 
 def trainer_of(recipe: Recipe, data: Path, run: Path) -> Trainer:
     train, _, predictor, *_ = parts_of(recipe, data, run)
-    model = fresh_reasoner(open_checkpoint(predictor.path).predictor, recipe.reasoning, 0)
+    model = fresh_reasoner(open_predictor(predictor.path).predictor, recipe.reasoning, 0)
     return Trainer(model, QuerySet.open(train.path).groups, recipe.training)
 
 

@@ -23,9 +23,9 @@ import torch
 from clmpt.compute.devices import forget_peak_memory, peak_memory
 from clmpt.experiments.speed import RELATIONS, made_up_queries
 from clmpt.predictors.complex import ComplEx
-from clmpt.reasoners.models import fresh_reasoner
-from clmpt.settings import Reasoning, Training
+from clmpt.settings import Training
 from clmpt.training.trainer import Trainer
+from models import fresh_reasoner, reasoning
 
 ENTITIES, BATCH, ROUNDS = 14505, 512, 3
 SIZES = {"laptop": (200, 1, 1024, 12), "paper": (1000, 2, 8192, 2)}  # rank, layers, hidden, steps
@@ -42,7 +42,7 @@ def measure(size: str, reasoner: str, conditional: bool, every: bool) -> None:
         torch.randn(RELATIONS, 2 * rank, generator=random) * 0.3,
         torch.arange(RELATIONS) ^ 1,
     )
-    settings = Reasoning(
+    settings = reasoning(
         reasoner=reasoner,  # type: ignore[arg-type]
         conditional=conditional,
         encoder_layers=layers,

@@ -23,18 +23,18 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from clmpt.evaluation.ranks import link_ranks
+from clmpt.compute.tensor_files import save_tensors
+from clmpt.evaluation.links import link_ranks
 from clmpt.experiments.speed import matrix_peak
-from clmpt.graph.benchmark_folders import open_graph
 from clmpt.graph.knowledge_graph import KnowledgeGraph
-from clmpt.predictors.models import fresh_predictor
+from clmpt.graph.opening import open_graph
+from clmpt.predictors.predictor import fresh_predictor, read_pretraining
 from clmpt.queries.links import Links, known_answers, links_of
-from clmpt.settings import Pretraining, pretraining
-from clmpt.training.checkpoint import save_tensors
+from clmpt.settings import Pretraining
 from clmpt.training.pretrainer import Pretrainer
 
 ROUNDS, STEPS_A_ROUND = 5, 6
-SETTINGS = pretraining({"rank": 200, "batch": 1000, "device": "cpu"})
+SETTINGS = read_pretraining({"rank": 200, "batch": 1000, "device": "cpu"})
 DATA = Path(__file__).parents[2] / "shared" / "data"
 
 
@@ -116,7 +116,7 @@ def compare(folder: Path) -> None:
 
 def memory_of(folder: Path) -> None:
     """Steps, a saved state and ranks at rank 1,000, in this process alone."""
-    settings = pretraining({"rank": 1000, "batch": 1000, "device": "cpu"})
+    settings = read_pretraining({"rank": 1000, "batch": 1000, "device": "cpu"})
     graph = open_graph(folder)
     trainer = trainer_of(graph, links_of(graph, "train"), settings)
     seconds = [seconds_of(trainer.step) for _ in range(3)]

@@ -18,13 +18,12 @@ from pathlib import Path
 import torch
 
 from clmpt.cli.main import main as clmpt
-from clmpt.evaluation.report import evaluate
-from clmpt.graph.benchmark_folders import open_graph, read_queries
+from clmpt.evaluation.evaluate import evaluate
+from clmpt.graph.opening import open_graph
 from clmpt.logic.shapes import EPFO, NEGATION
 from clmpt.predictors.complex import ComplEx
-from clmpt.reasoners.models import fresh_reasoner
-from clmpt.reasoners.reasoner import NeuralReasoner
-from clmpt.settings import Reasoning
+from clmpt.queries.benchmark_files import read_queries
+from models import fresh_reasoner, reasoning
 
 DATA = Path(__file__).parents[2] / "shared" / "data"
 
@@ -38,10 +37,10 @@ def evaluate_all(folder: Path) -> None:
         torch.randn(relations, 400, generator=random) * 0.3,
         torch.arange(relations) ^ 1,
     )
-    model = fresh_reasoner(predictor, Reasoning(encoder_layers=1), seed=0)
+    model = fresh_reasoner(predictor, reasoning(encoder_layers=1), seed=0)
     start, processor = time.perf_counter(), time.process_time()
     observed = ("train", "valid")
-    report = evaluate(NeuralReasoner(model), groups, "random", graph, observed)
+    report = evaluate(model.reasoner(), groups, "random", graph, observed)
     seconds, spent = time.perf_counter() - start, time.process_time() - processor
     queries = sum(shape.figures.count for shape in report.shapes)
     answers = sum(shape.hard_answers for shape in report.shapes)

@@ -18,14 +18,14 @@ import duckdb
 import numpy as np
 import pyoxigraph as ox
 
-from clmpt.graph.benchmark_folders import open_graph
 from clmpt.graph.knowledge_graph import KnowledgeGraph
+from clmpt.graph.opening import open_graph
 from clmpt.logic.formula import Id, Query
 from clmpt.logic.iris import iri_of
 from clmpt.logic.shapes import shape
 from clmpt.logic.sparql import sparql_text
-from clmpt.queries.json_lines import instantiate
 from clmpt.queries.store import AnswerSets, QueryGroup
+from clmpt.queries.templates import instantiate
 from clmpt.sampling.sampler import Protocol, sample
 from clmpt.symbolic.solver import solve, solve_many
 

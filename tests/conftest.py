@@ -50,3 +50,27 @@ def world_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
             assert found.returncode == 0, found.stdout + found.stderr
             (together / "clmpt-world.txt").write_text(found.stdout + found.stderr)
     return model
+
+
+@pytest.fixture(scope="session")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Small benchmarks, and a recipe for an experiment of seconds."""
+    from small_experiment import RECIPE
+    from stand_ins import make_stand_ins
+
+    folder = tmp_path_factory.mktemp("home")
+    make_stand_ins(folder)
+    (folder / "tiny.toml").write_text(RECIPE)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def run(home: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A finished experiment, and a variant. To be looked at, not changed."""
+    from clmpt.cli.main import main
+    from small_experiment import arguments
+
+    out = tmp_path_factory.mktemp("runs") / "run"
+    assert main(arguments(home, out)) == 0
+    assert main(arguments(home, out, "--reasoner", "lmpnn", "--set", "training.batch=8")) == 0
+    return out

@@ -7,12 +7,12 @@ import pickle
 from pathlib import Path
 from typing import Any
 
-from clmpt.graph.benchmark_folders import FULL, OBSERVED
 from clmpt.graph.builder import GraphBuilder
 from clmpt.graph.knowledge_graph import KnowledgeGraph
+from clmpt.graph.splits import FULL, OBSERVED
 from clmpt.logic.betae import structure_of, to_betae
 from clmpt.logic.shapes import shape
-from clmpt.queries.json_lines import instantiate
+from clmpt.queries.templates import instantiate
 from clmpt.sampling.sampler import Protocol, sample
 from toy import random_graph
 

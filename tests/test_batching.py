@@ -12,11 +12,11 @@ from clmpt.logic.parser import parse
 from clmpt.logic.query_graph import query_graphs
 from clmpt.logic.shapes import shape
 from clmpt.queries.store import AnswerSets, QueryGroup
-from clmpt.reasoners.message_passing.layout import batch_queries
-from clmpt.reasoners.message_passing.unrolling import FREE, Passing
+from clmpt.reasoners.message_passing.layout import lay_out_queries
+from clmpt.reasoners.message_passing.unrolling import FREE, PassingOptions
 
 RELATIONS = 6
-PASSING = Passing(np.arange(RELATIONS) ^ 1, share=False)
+PASSING = PassingOptions(np.arange(RELATIONS) ^ 1, share=False)
 
 
 def group(name: str, queries: int = 1, seed: int = 0) -> QueryGroup:
@@ -36,34 +36,34 @@ def group(name: str, queries: int = 1, seed: int = 0) -> QueryGroup:
 @pytest.mark.parametrize(
     ("name", "all_layers", "needed"),
     [
-        # A set is a variable's messages and itself. 2p: ?x hears $s and ?y (3), ?y hears ?x (2), in
-        # two layers 10; ?x's second update comes too late to be heard.
+        # A set is a variable's messages and itself. 2p: ?x has those of $s and ?y (3), ?y that of
+        # ?x (2), in two layers 10; ?x's second update comes too late to reach ?y.
         *(("1p", 2, 2), ("2p", 10, 7), ("3p", 24, 15), ("2i", 3, 3), ("2in", 3, 3)),
         *(("3i", 4, 4), ("3in", 4, 4), ("ip", 12, 8), ("inp", 12, 8), ("pi", 12, 9)),
         *(("pin", 12, 9), ("pni", 12, 9), ("2u", 4, 4), ("up", 20, 14)),
     ],
 )
 def test_encoder_tokens_of_a_query(name: str, all_layers: int, needed: int) -> None:
-    assert batch_queries([group(name)], replace(PASSING, prune=False)).tokens == all_layers
-    assert batch_queries([group(name)], PASSING).tokens == needed
+    assert lay_out_queries([group(name)], replace(PASSING, prune=False)).tokens == all_layers
+    assert lay_out_queries([group(name)], PASSING).tokens == needed
 
 
 def test_shapes_in_one_batch_need_what_they_need_alone() -> None:
     groups = [group(name, 3, seed) for seed, name in enumerate(("3p", "1p", "up", "pni"))]
-    batch = batch_queries(groups, PASSING)
+    batch = lay_out_queries(groups, PASSING)
     assert batch.tokens == 3 * (15 + 2 + 14 + 9)
     assert batch.queries == 12
     assert batch.query_G.tolist() == [0, 1, 2, 3, 4, 5, 6, 7, 8, 6, 7, 8, 9, 10, 11]
 
 
 def test_a_constant_s_message_is_computed_once_and_none_goes_to_a_constant() -> None:
-    # pi: r1(s1, ?x) & r2(?x, ?y) & r3(s2, ?y). Both layers of ?y hear s2's message.
-    batch = batch_queries([group("pi")], PASSING)
+    # pi: r1(s1, ?x) & r2(?x, ?y) & r3(s2, ?y). Both layers of ?y receive s2's message.
+    batch = lay_out_queries([group("pi")], PASSING)
     first, second = batch.waves
     constants = {2, 3}
     assert len(constants & set(first.source_M.tolist())) == 2
     assert not constants & set(second.source_M.tolist())
-    # s1 to ?x, s2 to ?y, ?x to ?y, ?y to ?x; then ?x and ?y are heard anew, but only by ?y.
+    # s1 to ?x, s2 to ?y, ?x to ?y, ?y to ?x; then ?x and ?y have changed, but only ?y is updated.
     assert (len(first.source_M), len(second.source_M)) == (4, 1)
 
 
@@ -71,26 +71,26 @@ def test_updates_that_depend_on_relations_alone_are_shared() -> None:
     many = group("2p", 200)
     ends = len(set(many.relations[:, 1].tolist()))
     firsts = len({tuple(row) for row in np.hstack([many.entities, many.relations]).tolist()})
-    batch = batch_queries([many], replace(PASSING, share=True))
+    batch = lay_out_queries([many], replace(PASSING, share=True))
     assert batch.tokens == 2 * ends + (3 + 2) * firsts
 
 
-def test_trails_lead_to_every_embedding_of_a_variable() -> None:
-    batch = batch_queries([group("2p", 2)], PASSING)
-    trails = {trail.variable.name: trail.items for trail in batch.trails}
-    assert trails["y"][0].tolist() == [FREE, FREE]
-    assert trails["y"][2].tolist() == batch.answer_G.tolist()
-    assert sorted(trails["x1"]) == [0, 1]  # its second update would not be heard
+def test_every_embedding_of_a_variable_can_be_found() -> None:
+    batch = lay_out_queries([group("2p", 2)], PASSING)
+    items = {found.variable.name: found.items for found in batch.variable_items}
+    assert items["y"][0].tolist() == [FREE, FREE]
+    assert items["y"][2].tolist() == batch.answer_G.tolist()
+    assert sorted(items["x1"]) == [0, 1]  # its second update would not reach ?y
 
 
-def test_an_atom_is_carried_towards_the_free_variable() -> None:
+def test_an_atom_is_projected_towards_the_free_variable() -> None:
     """Relations 0 and 1 are inverses: written from either end, the row that leads to ?y is used."""
     for text in ("?y : #0(#7, ?y)", "?y : #1(?y, #7)"):
-        batch = batch_queries([QueryGroup.single(parse(text))], PASSING)
+        batch = lay_out_queries([QueryGroup.single(parse(text))], PASSING)
         assert batch.relation_B.tolist() == [0]
         assert batch.waves[0].to_head_M.tolist() == [False]
-    no_inverse = Passing(np.full(RELATIONS, -1))
-    batch = batch_queries([QueryGroup.single(parse("?y : #1(?y, #7)"))], no_inverse)
+    no_inverse = PassingOptions(np.full(RELATIONS, -1))
+    batch = lay_out_queries([QueryGroup.single(parse("?y : #1(?y, #7)"))], no_inverse)
     assert batch.relation_B.tolist() == [1]
     assert batch.waves[0].to_head_M.tolist() == [True]
 
@@ -105,7 +105,7 @@ def test_a_relation_id_beyond_the_last_is_an_inverse() -> None:
             entities=np.array([[7]], np.int32),
             relations=np.array([[2, 3 + RELATIONS]], np.int32),
         )
-        batches = [batch_queries([g], passing) for g in (stored, QueryGroup.single(other))]
+        batches = [lay_out_queries([g], passing) for g in (stored, QueryGroup.single(other))]
         assert batches[0].relation_B.tolist() == batches[1].relation_B.tolist()
         for left, right in zip(batches[0].waves, batches[1].waves, strict=True):
             assert left.to_head_M.tolist() == right.to_head_M.tolist()
@@ -134,12 +134,12 @@ def test_depth_is_the_largest_distance_of_a_constant(text: str, depth: int) -> N
     [
         ("?y : r(a, ?y) & !exists ?x (s(a, ?x) & r(?x, ?y))", "negated group"),
         ("?y : r(a, ?y) & s(b, c)", "1 of 2 atoms are not connected to ?y"),
-        ("?y : r(a, ?y) & s(?y, ?x) & s(?x, ?z)", "1 of 3 atoms lie further"),
+        ("?y : r(a, ?y) & s(?y, ?x) & s(?x, ?z)", "1 of 3 atoms are farther"),
     ],
 )
 def test_what_a_graph_cannot_say_is_told(text: str, what: str) -> None:
     graphs = query_graphs(parse(text))
-    (note,) = graphs.notes + graphs.too_far
+    (note,) = graphs.notes + graphs.out_of_reach
     assert what in note
 
 

@@ -3,33 +3,36 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 
 import pytest
 
 from clmpt.cli import bench as benching
 from clmpt.cli.main import main
-from clmpt.experiments import speed as bench
-from clmpt.experiments.speed import SIZES, Size, measure
+from clmpt.experiments.speed import SIZES, Size, measure_speed
+from clmpt.reasoners.message_passing.clmpt import CLMPT
+from clmpt.reasoners.message_passing.settings import CLMPTSettings
 
-TINY = Size(rank=8, encoder_layers=1, feed_forward=16, entities=300)
+SETTINGS = {"clmpt": {"encoder_layers": 1, "feed_forward": 16}, "lmpnn": {"feed_forward": 16}}
+TINY = Size(rank=8, reasoning=SETTINGS, entities=300)
 
 
 def test_encoder_flops_of_a_token_by_hand() -> None:
     # Four maps of 16 × 16 for attention, two of 16 × 16 for the network, each number twice.
-    assert TINY.flops_per_token == 2 * (4 * 256 + 2 * 256)
-    assert replace(TINY, encoder_layers=2).flops_per_token == 2 * TINY.flops_per_token
+    one, two = (CLMPTSettings(encoder_layers=layers, feed_forward=16) for layers in (1, 2))
+    assert CLMPT.products_per_token(one, 16) == 2 * (4 * 256 + 2 * 256)
+    assert CLMPT.products_per_token(two, 16) == 2 * CLMPT.products_per_token(one, 16)
 
 
+@pytest.mark.parametrize("reasoner", ["clmpt", "lmpnn"])
 @pytest.mark.parametrize("negatives", ["query", "batch"])
-def test_phases_add_up(negatives: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bench, "matrix_peak", lambda: 1e9)
-    found = measure(TINY, negatives, steps=2)
+def test_phases_add_up(reasoner: str, negatives: str) -> None:
+    found = measure_speed(TINY, reasoner, negatives, steps=2, peak=lambda: 1e9)
     trained = found["training"]
     assert sum(trained["phases"].values()) == pytest.approx(trained["seconds"])
     assert all(seconds > 0 for seconds in trained["phases"].values())
-    # In FB15k-237's proportions 1p 2 … 3p 15 and so on make 6.2 tokens on average.
-    assert 5.5 < trained["tokens_per_query"] < 7
+    if reasoner == "clmpt":
+        # In FB15k-237's proportions 1p 2 … 3p 15 and so on make 6.2 tokens on average.
+        assert 5.5 < trained["tokens_per_query"] < 7
     answered = found["inference"]
     assert sum(answered["phases"].values()) == pytest.approx(answered["seconds"], rel=0.2)
     assert 0 < answered["encoder_flops_spent"] <= answered["encoder_flops_needed"]

@@ -13,9 +13,10 @@ import pytest
 
 from clmpt.cli.main import main
 from clmpt.errors import DataError, UnsafePickle
-from clmpt.graph.benchmark_folders import lmpnn_template, open_graph, query_splits, read_queries
 from clmpt.graph.knowledge_graph import KnowledgeGraph
+from clmpt.graph.opening import open_graph
 from clmpt.logic.shapes import SHAPES, shape
+from clmpt.queries.benchmark_files import lmpnn_template, query_splits, read_queries
 from clmpt.queries.store import QueryGroup
 from clmpt.sampling.sampler import Protocol, sample
 from clmpt.symbolic.missing_links import hard_answer_counts

@@ -13,9 +13,9 @@ from safetensors.torch import load_file, save_file
 
 from clmpt.errors import DataError, WrongGraph
 from clmpt.graph.knowledge_graph import KnowledgeGraph
-from clmpt.predictors.models import MODELS, fresh_predictor
-from clmpt.settings import pretraining
-from clmpt.training.checkpoint import open_checkpoint, save_checkpoint
+from clmpt.predictors.checkpoint import open_predictor, save_predictor
+from clmpt.predictors.predictor import fresh_predictor, read_pretraining
+from clmpt.registry import PREDICTORS
 from toy import films
 
 TRIPLES = [("a", "likes", "b"), ("b", "likes", "c"), ("c", "owns", "a")]
@@ -24,21 +24,21 @@ TRIPLES = [("a", "likes", "b"), ("b", "likes", "c"), ("c", "owns", "a")]
 @pytest.fixture
 def stored(tmp_path: Path) -> Path:
     graph = KnowledgeGraph.from_triples(TRIPLES)
-    predictor = fresh_predictor(graph, pretraining({"rank": 3}))
-    save_checkpoint(tmp_path / "model", predictor, graph, {"note": "made by hand"})
+    predictor = fresh_predictor(graph, read_pretraining({"rank": 3}))
+    save_predictor(tmp_path / "model", predictor, graph, {"note": "made by hand"})
     return tmp_path / "model"
 
 
-@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("model", PREDICTORS.names())
 def test_what_is_saved_is_what_is_opened(model: str, tmp_path: Path) -> None:
     graph = films()
-    predictor = fresh_predictor(graph, pretraining({"model": model, "rank": 3}))
-    save_checkpoint(tmp_path / "model", predictor, graph, {"note": 1})
-    found = open_checkpoint(tmp_path / "model")
+    predictor = fresh_predictor(graph, read_pretraining({"model": model, "rank": 3}))
+    save_predictor(tmp_path / "model", predictor, graph, {"note": 1})
+    found = open_predictor(tmp_path / "model")
     assert type(found.predictor) is type(predictor)
     for name, tensor in predictor.state_dict().items():
         assert torch.equal(found.predictor.state_dict()[name], tensor)
-    found.check_graph(graph)
+    found.names.check_graph(graph)
     assert found.about["note"] == 1
     assert not any(table.requires_grad for table in found.predictor.parameters())
 
@@ -46,7 +46,7 @@ def test_what_is_saved_is_what_is_opened(model: str, tmp_path: Path) -> None:
 def test_an_existing_folder_is_left_alone(stored: Path) -> None:
     graph = KnowledgeGraph.from_triples(TRIPLES)
     with pytest.raises(DataError, match="exists already"):
-        save_checkpoint(stored, fresh_predictor(graph, pretraining({})), graph, {})
+        save_predictor(stored, fresh_predictor(graph, read_pretraining({})), graph, {})
 
 
 @pytest.mark.parametrize(
@@ -63,12 +63,12 @@ def test_another_graph_is_refused_with_what_differs(
     stored: Path, triples: list[tuple[str, str, str]], reason: str | None
 ) -> None:
     graph = KnowledgeGraph.from_triples(triples)
-    checkpoint = open_checkpoint(stored)
+    checkpoint = open_predictor(stored)
     if reason is None:  # other facts, the same names: that is the same vocabulary
-        checkpoint.check_graph(graph)
+        checkpoint.names.check_graph(graph)
         return
     with pytest.raises(WrongGraph, match=reason):
-        checkpoint.check_graph(graph)
+        checkpoint.names.check_graph(graph)
 
 
 def _cut(path: Path) -> None:
@@ -124,12 +124,12 @@ def _about(**changes: object) -> Callable[[Path], None]:
 def test_a_damaged_or_foreign_folder_is_refused(
     stored: Path, spoil: Callable[[Path], object]
 ) -> None:
-    open_checkpoint(stored)
+    open_predictor(stored)
     spoil(stored)
     with pytest.raises(DataError):
-        open_checkpoint(stored)
+        open_predictor(stored)
 
 
 def test_what_is_no_checkpoint_says_how_to_make_one(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="clmpt pretrain"):
-        open_checkpoint(tmp_path)
+        open_predictor(tmp_path)

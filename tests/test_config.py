@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 
 from clmpt.errors import DataError, SettingError
-from clmpt.settings import DEFAULTS, pretraining, read_toml
+from clmpt.predictors.predictor import read_pretraining
+from clmpt.registry import PREDICTORS
+from clmpt.storage.files import read_toml
 
 
 @pytest.mark.parametrize(
@@ -17,30 +19,31 @@ from clmpt.settings import DEFAULTS, pretraining, read_toml
         ({"rnak": 5}, "Did you mean 'rank'"),
         ({"colour": 5}, "There are: model, rank"),
         ({"model": "conve"}, "complex, distmult, transe, rotate"),
-        ({"rank": 0}, "'rank' must be 1 or more, not 0"),
+        ({"rank": 0}, "'rank' must be at least 1, not 0"),
         ({"rank": 2.5}, "'rank' must be of type int"),
         ({"rank": True}, "'rank' must be of type int"),
         ({"learning_rate": 0}, "above 0"),
         ({"learning_rate": float("nan")}, "above 0"),
         ({"regularisation": float("inf")}, "at most"),
-        ({"regularisation": float("nan")}, "0 or more"),
+        ({"regularisation": float("nan")}, "at least 0"),
         ({"seed": 2**70}, "at most"),
         ({"learning_rate": 10**400}, "type float"),
-        ({"model": ["complex"]}, "There is no model"),
+        ({"model": ["complex"]}, "'model' must be of type str"),
         ({"decay": "cosine"}, "one of none, linear"),
         ({"compile": 1}, "type bool"),
     ],
 )
 def test_bad_settings_are_refused(given: dict[str, Any], reason: str) -> None:
     with pytest.raises(SettingError, match=reason):
-        pretraining(given)
+        read_pretraining(given)
 
 
 def test_each_model_has_its_own_defaults() -> None:
-    assert set(DEFAULTS) == {"complex", "distmult", "transe", "rotate"}
-    assert all(settings.model == name for name, settings in DEFAULTS.items())
-    assert pretraining({"model": "rotate", "learning_rate": 1}).learning_rate == 1.0
-    assert isinstance(pretraining({"learning_rate": 1}).learning_rate, float)
+    assert PREDICTORS.names() == ["complex", "distmult", "transe", "rotate"]
+    rates = [read_pretraining({"model": name}).learning_rate for name in PREDICTORS.names()]
+    assert rates == [0.1, 0.1, 1e-3, 1e-3]
+    assert read_pretraining({"model": "rotate", "learning_rate": 1}).learning_rate == 1.0
+    assert isinstance(read_pretraining({"learning_rate": 1}).learning_rate, float)
 
 
 @pytest.mark.parametrize("content", ["a = ", "\x00", "a = 1\na = 2", "[[" * 5000])

@@ -20,7 +20,7 @@ import pytest
 from clmpt.cli.demo import QUESTIONS
 from clmpt.cli.main import main
 from clmpt.cli.parser import command_parser
-from clmpt.graph.benchmark_folders import open_graph
+from clmpt.graph.opening import open_graph
 from clmpt.logic.drawing import draw_svg
 from clmpt.logic.parser import parse_formula
 from clmpt.symbolic.solver import solve
@@ -130,7 +130,7 @@ def check_block(kind: str, block: str) -> None:
     for line in re.sub(r"\\\n", " ", block).splitlines():
         words = shlex.split(line.split(" > ")[0], comments=True)
         if words[:1] == ["clmpt"]:
-            command_parser().parse_args(words[1:])
+            command_parser("clmpt").parse_args(words[1:])
             recipes = [word for word in words if word.endswith(".toml")]
             assert all((ROOT / recipe).exists() for recipe in recipes), line
         elif words[:1] == ["make"]:

@@ -11,17 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clmpt.errors import DataError
-from clmpt.evaluation import ranks as evaluation
-from clmpt.evaluation.ranks import (
-    evaluate_links,
-    figures,
-    filtered_ranks,
-    link_ranks,
-)
-from clmpt.predictors.models import MODELS, fresh_predictor
+from clmpt.evaluation.links import evaluate_links, link_ranks
+from clmpt.evaluation.ranks import Figures, figures, filtered_ranks
+from clmpt.predictors.predictor import fresh_predictor, read_pretraining
 from clmpt.queries.links import known_answers, links_of
 from clmpt.queries.store import AnswerSets
-from clmpt.settings import pretraining
+from clmpt.registry import PREDICTORS
 from toy import films, random_graph
 
 
@@ -64,9 +59,8 @@ def test_ranks_are_what_counting_gives(many: int, data: st.DataObject) -> None:
             better, tied = sum(r > row[e] for r in rivals), sum(r == row[e] for r in rivals)
             expected.append(1 + better + tied / 2)
     table = torch.tensor(scores, dtype=torch.float32).reshape(rows, entities)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(evaluation, "_MANY_ANSWERS", many)  # 0: every question is sorted
-        assert filtered_ranks(table, sets(*wanted), sets(*known)).tolist() == expected
+    ranks = filtered_ranks(table, sets(*wanted), sets(*known), sort_from=many)  # 0: always
+    assert ranks.tolist() == expected
 
 
 def test_figures_by_hand() -> None:
@@ -76,12 +70,10 @@ def test_figures_by_hand() -> None:
     assert found.count == 4
 
 
-@pytest.mark.parametrize("model", MODELS)
-def test_links_are_ranked_like_one_question_at_a_time(
-    model: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.parametrize("model", PREDICTORS.names())
+def test_links_are_ranked_like_one_question_at_a_time(model: str) -> None:
     graph = random_graph(False)
-    predictor = fresh_predictor(graph, pretraining({"model": model, "rank": 5}))
+    predictor = fresh_predictor(graph, read_pretraining({"model": model, "rank": 5}))
     links = links_of(graph, "test")
     whole = link_ranks(predictor, links, known_answers(graph, links))
     expected = []
@@ -94,8 +86,9 @@ def test_links_are_ranked_like_one_question_at_a_time(
         rivals = scores.detach()[[e for e in range(len(graph.entities)) if e not in known]]
         expected += [1 + int((rivals > scores[answer]).sum()) for answer in answers.tolist()]
     assert whole.tolist() == expected
-    monkeypatch.setattr(evaluation, "_SCORES_AT_ONCE", 100)  # two questions at a time
-    assert link_ranks(predictor, links, known_answers(graph, links)).tolist() == expected
+    known = known_answers(graph, links)
+    at_once = 100  # scores: two questions
+    assert link_ranks(predictor, links, known, scores_at_once=at_once).tolist() == expected
 
 
 def test_both_ways_of_writing_a_graph_are_measured_alike() -> None:
@@ -103,9 +96,9 @@ def test_both_ways_of_writing_a_graph_are_measured_alike() -> None:
     assert len(counts) == 1
 
 
-def evaluate(both_directions: bool) -> evaluation.Figures:
+def evaluate(both_directions: bool) -> Figures:
     graph = random_graph(both_directions)
-    return evaluate_links(fresh_predictor(graph, pretraining({"rank": 3})), graph, "test")
+    return evaluate_links(fresh_predictor(graph, read_pretraining({"rank": 3})), graph, "test")
 
 
 def test_a_split_without_facts_is_refused() -> None:
@@ -114,11 +107,11 @@ def test_a_split_without_facts_is_refused() -> None:
         graph.entities, graph.relations, graph.index, (*graph.splits, "valid"), graph.observed
     )
     with pytest.raises(DataError, match="no facts"):
-        evaluate_links(fresh_predictor(graph, pretraining({"rank": 2})), empty, "valid")
+        evaluate_links(fresh_predictor(graph, read_pretraining({"rank": 2})), empty, "valid")
 
 
 def test_the_real_test_split_is_asked_from_both_ends(benchmarks: Path) -> None:
-    from clmpt.graph.benchmark_folders import open_graph
+    from clmpt.graph.opening import open_graph
 
     graph = open_graph(benchmarks / "FB15k-237-betae")
     links = links_of(graph, "test")

@@ -11,7 +11,7 @@ from clmpt.graph.knowledge_graph import KnowledgeGraph
 from clmpt.logic.formula import Atom, Query, Variable, atoms
 from clmpt.logic.normal_form import Pattern
 from clmpt.logic.parser import parse_formula
-from clmpt.queries.json_lines import abstract
+from clmpt.queries.templates import abstract
 from clmpt.symbolic.missing_links import hardness
 from strategies import ENTITIES, graphs, queries
 from toy import films

@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[1]
 DATA = {
     "clmpt/world/world.tsv",
     "clmpt/world/PROVENANCE.md",
-    "clmpt/published.toml",
+    "clmpt/pages/published.toml",
     "clmpt/py.typed",
 }
 
@@ -57,7 +57,7 @@ def test_the_wheel_answers_without_the_checkout(built: Path, tmp_path: Path) -> 
         "assert 'installed' in clmpt.__file__, clmpt.__file__\n"
         "question = '?c : borders(France, ?c) & official_language(?c, Luxembourgish)'\n"
         "cli.main(['solve', str(clmpt.world.FACTS), question])\n"
-        "from clmpt.settings import read_recipe\n"
+        "from clmpt.experiments.recipes import read_recipe\n"
         "print(read_recipe('recipes/laptop/nell995-lmpnn.toml')['pretraining']['rank'])\n"
     )
     found = subprocess.run(

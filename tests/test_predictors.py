@@ -12,11 +12,15 @@ from clmpt.errors import DataError, SettingError
 from clmpt.graph.knowledge_graph import KnowledgeGraph
 from clmpt.predictors.complex import ComplEx
 from clmpt.predictors.distmult import DistMult
-from clmpt.predictors.models import MODELS, fresh_predictor
-from clmpt.predictors.predictor import BilinearPredictor, EmbeddingPredictor
+from clmpt.predictors.predictor import (
+    BilinearPredictor,
+    EmbeddingPredictor,
+    fresh_predictor,
+    read_pretraining,
+)
 from clmpt.predictors.rotate import RotatE
 from clmpt.predictors.transe import TransE
-from clmpt.settings import pretraining
+from clmpt.registry import PREDICTORS
 
 NO_INVERSES = torch.tensor([-1])
 
@@ -28,9 +32,9 @@ def numbers(*values: float) -> Tensor:
 def random_predictor(model: str, seed: int = 0) -> EmbeddingPredictor:
     """Six entities, three relations of which the first two have inverses in rows 3 and 4."""
     generator = torch.Generator().manual_seed(seed)
-    tables = MODELS[model].initial(6, 5, 4, 1.0, generator)
+    tables = PREDICTORS.find(model).initial(6, 5, 4, 1.0, generator)
     inverse_R = torch.tensor([3, 4, -1])
-    return MODELS[model](*(table.double() for table in tables), inverse_R)
+    return PREDICTORS.find(model)(*(table.double() for table in tables), inverse_R)
 
 
 def one(predictor: EmbeddingPredictor) -> float:
@@ -64,7 +68,7 @@ def test_rotate_by_hand() -> None:
     assert one(turn) == pytest.approx(-4)
 
 
-@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("model", PREDICTORS.names())
 def test_scores_of_all_agree_with_scores_of_one(model: str) -> None:
     predictor = random_predictor(model)
     relation, entity = torch.tensor([0, 1, 2, 4]), torch.tensor([5, 0, 3, 3])
@@ -75,7 +79,7 @@ def test_scores_of_all_agree_with_scores_of_one(model: str) -> None:
         torch.testing.assert_close(heads[:, other], predictor.score(others, relation, entity))
 
 
-@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("model", PREDICTORS.names())
 def test_a_backward_question_takes_the_inverse_row_where_there_is_one(model: str) -> None:
     predictor = random_predictor(model)
     entity = torch.tensor([1, 2, 3])
@@ -104,9 +108,9 @@ def truth(predictor: EmbeddingPredictor, to_head: bool, negated: bool, x_1D: Ten
     """The score of the atom between entity 0 and x; of its negation where that is meant."""
     source, relation = predictor.entities_ED[:1].detach(), predictor.relations_SW[1:2].detach()
     if to_head:
-        score = predictor.match(predictor.carry(x_1D, relation), source)
+        score = predictor.match(predictor.project(x_1D, relation), source)
     else:
-        score = predictor.match(predictor.carry(source, relation), x_1D)
+        score = predictor.match(predictor.project(source, relation), x_1D)
     return -score.sum() if negated else score.sum()
 
 
@@ -197,11 +201,11 @@ def test_a_penalty_of_nothing_is_refused() -> None:
 # --- tables ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("model", PREDICTORS.names())
 def test_a_fresh_predictor_has_a_row_for_every_direction(model: str) -> None:
     plain = KnowledgeGraph.from_triples([("a", "r", "b"), ("b", "s", "c")])
     doubled = KnowledgeGraph.from_triples([("a", "r", "b"), ("b", "r'", "a")])
-    settings = pretraining({"model": model, "rank": 3})
+    settings = read_pretraining({"model": model, "rank": 3})
     assert len(fresh_predictor(plain, settings).relations_SW) == 4
     assert fresh_predictor(plain, settings).inverse_R.tolist() == [2, 3]
     assert len(fresh_predictor(doubled, settings).relations_SW) == 2
@@ -211,7 +215,7 @@ def test_a_fresh_predictor_has_a_row_for_every_direction(model: str) -> None:
 def test_a_seed_gives_the_same_numbers() -> None:
     graph = KnowledgeGraph.from_triples([("a", "r", "b")])
     first, second, other = (
-        fresh_predictor(graph, pretraining({"rank": 3, "seed": seed})).entities_ED
+        fresh_predictor(graph, read_pretraining({"rank": 3, "seed": seed})).entities_ED
         for seed in (5, 5, 6)
     )
     assert torch.equal(first, second)
@@ -223,7 +227,7 @@ def test_a_seed_gives_the_same_numbers() -> None:
 )
 def test_tables_that_do_not_go_together_are_refused(model: str, widths: tuple[int, int]) -> None:
     with pytest.raises(DataError, match=r"width|wide"):
-        MODELS[model](torch.zeros(2, widths[0]), torch.zeros(1, widths[1]), NO_INVERSES)
+        PREDICTORS.find(model)(torch.zeros(2, widths[0]), torch.zeros(1, widths[1]), NO_INVERSES)
 
 
 def test_moduli_are_those_of_complex_numbers() -> None:
@@ -236,10 +240,10 @@ def test_moduli_are_those_of_complex_numbers() -> None:
     assert slope.isfinite().all()
 
 
-@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("model", PREDICTORS.names())
 def test_an_exact_match_is_exact_among_many(model: str) -> None:
-    tables = MODELS[model].initial(200, 1, 100, 1.0, torch.Generator().manual_seed(0))
-    predictor = MODELS[model](*tables, NO_INVERSES)
+    tables = PREDICTORS.find(model).initial(200, 1, 100, 1.0, torch.Generator().manual_seed(0))
+    predictor = PREDICTORS.find(model)(*tables, NO_INVERSES)
     head, relation = torch.arange(50), torch.zeros(50, dtype=torch.int64)
     with torch.no_grad():
         arrived = predictor.infer_tail(predictor.entities_ED[head], relation)

@@ -8,7 +8,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -19,18 +18,20 @@ import torch
 from safetensors.torch import load_file
 
 from clmpt.cli.main import main
+from clmpt.compute.tensor_files import open_tensors, save_tensors
 from clmpt.errors import DataError, TrainingError
-from clmpt.evaluation.ranks import evaluate_links
+from clmpt.evaluation.links import evaluate_links
 from clmpt.graph.builder import GraphBuilder
 from clmpt.graph.knowledge_graph import KnowledgeGraph
-from clmpt.predictors.models import MODELS, fresh_predictor
+from clmpt.predictors.checkpoint import open_predictor
+from clmpt.predictors.predictor import fresh_predictor, read_pretraining
 from clmpt.queries.links import links_of
-from clmpt.settings import pretraining
-from clmpt.storage.run_folder import read_log
-from clmpt.training import runs as experiment
-from clmpt.training.checkpoint import open_checkpoint, open_tensors, save_tensors
+from clmpt.registry import PREDICTORS
+from clmpt.storage.run_folder import RunFolder, is_finished, read_log
+from clmpt.training.loop import Course, Validation, follow
 from clmpt.training.pretrainer import Pretrainer
 from clmpt.training.runs import pretrain
+from killing import SavedAgain, interrupted_when, killed_when, saving_often
 from toy import random_graph
 
 
@@ -51,7 +52,7 @@ def circle(both_directions: bool = False) -> KnowledgeGraph:
 
 
 def settings(**changes: Any) -> Any:
-    return pretraining({"rank": 8, "batch": 16, "epochs": 4, "device": "cpu", **changes})
+    return read_pretraining({"rank": 8, "batch": 16, "epochs": 4, "device": "cpu", **changes})
 
 
 def weights(folder: Path) -> dict[str, torch.Tensor]:
@@ -78,13 +79,13 @@ LEARNING = {
 
 
 @pytest.mark.parametrize("both_directions", [False, True])
-@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("model", PREDICTORS.names())
 def test_every_model_learns(model: str, both_directions: bool, tmp_path: Path) -> None:
     graph = circle(both_directions)
     chosen = settings(model=model, validate_every=5, patience=99, **LEARNING[model])
     losses = [progress.loss for progress in pretrain(graph, chosen, tmp_path / "run")]
     assert losses[-1] < 0.7 * losses[0]
-    predictor = open_checkpoint(tmp_path / "run").predictor
+    predictor = open_predictor(tmp_path / "run").predictor
     # Blind guessing among some 28 places puts a third of the answers into the first ten.
     assert evaluate_links(predictor, graph, "test").hits_at_10 > 0.6
     assert evaluate_links(predictor, graph, "train").hits_at_10 > 0.8
@@ -102,7 +103,7 @@ def test_a_seed_gives_the_same_run(model: str, tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("model", PREDICTORS.names())
 def test_large_steps_on_several_threads_sum_in_one_order(model: str) -> None:
     rng = np.random.default_rng(0)
     builder = GraphBuilder([f"e{n}" for n in range(500)], ["r", "s"])
@@ -123,7 +124,7 @@ def test_large_steps_on_several_threads_sum_in_one_order(model: str) -> None:
         assert all(torch.equal(found[0][name], other[name]) for name in other)
 
 
-@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("model", PREDICTORS.names())
 @pytest.mark.parametrize("stops", [[1], [9], [10, 3, 1]])  # nine steps are an epoch
 def test_a_stopped_run_ends_as_if_it_had_not_been(
     model: str, stops: list[int], tmp_path: Path
@@ -147,70 +148,44 @@ def _stored(tmp_path: Path) -> Path:
     return tmp_path / "graph"
 
 
-def _command(graph: Path, out: Path) -> list[str]:
-    script = (
-        "import sys, clmpt.training.runs as e\n"
-        "e.pretrain.__defaults__ = (*e.pretrain.__defaults__[:-1], 0.05)\n"  # saves often
-        "from clmpt.cli.main import main\n"
-        "sys.exit(main(sys.argv[1:]))"
-    )
-    options = "--rank 16 --batch 32 --epochs 60 --validate-every 10 --patience 99 --device cpu"
-    return [
-        sys.executable,
-        "-c",
-        script,
-        "pretrain",
-        str(graph),
-        "--out",
-        str(out),
-        *options.split(),
-    ]
+LONG = {
+    "rank": 16,
+    "batch": 32,
+    "epochs": 60,
+    "validate_every": 10,
+    "patience": 99,
+    "device": "cpu",
+}
 
 
-def _wait_for(condition: Any, process: subprocess.Popen[Any]) -> None:
-    deadline = time.monotonic() + 100
-    while not condition():
-        assert process.poll() is None, "the run ended before it could be stopped"
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
-
-
-def test_a_killed_run_goes_on_to_the_same_weights(tmp_path: Path) -> None:
+def test_a_killed_run_resumes_to_the_same_weights(tmp_path: Path) -> None:
     graph = _stored(tmp_path)
-    subprocess.run(_command(graph, tmp_path / "whole"), check=True, capture_output=True)
-    state = tmp_path / "killed" / "state.safetensors"
-    seen: list[int] = []
-
-    def saved_anew() -> bool:
-        return state.exists() and state.stat().st_mtime_ns not in seen
-
+    call = (
+        "pretrain(KnowledgeGraph.open(sys.argv[1]), read_pretraining(json.loads(sys.argv[2])), "
+        "sys.argv[3], save_seconds=SAVE_SECONDS)"
+    )
+    command = [*saving_often(call), str(graph), json.dumps(LONG)]
+    subprocess.run([*command, str(tmp_path / "whole")], check=True, capture_output=True)
+    saved_again = SavedAgain(tmp_path / "killed" / "state.safetensors")
     for kill in range(3):
-        process = subprocess.Popen(_command(graph, tmp_path / "killed"), stderr=subprocess.PIPE)
-        _wait_for(saved_anew, process)
-        time.sleep(0.03 * kill)
-        process.send_signal(signal.SIGKILL)
-        process.communicate()
-        seen.append(state.stat().st_mtime_ns)
-    done = subprocess.run(_command(graph, tmp_path / "killed"), check=True, capture_output=True)
-    assert done.returncode == 0
+        killed_when(saved_again, [*command, str(tmp_path / "killed")], later=0.03 * kill)
+        saved_again.note()
+    subprocess.run([*command, str(tmp_path / "killed")], check=True, capture_output=True)
     assert_same_weights(tmp_path / "whole", tmp_path / "killed")
     assert without_times(tmp_path / "whole") == without_times(tmp_path / "killed")
 
 
-def test_ctrl_c_saves_and_says_how_to_go_on(tmp_path: Path) -> None:
-    graph = _stored(tmp_path)
-    command = [str(Path(sys.executable).with_name("clmpt")), *_command(graph, tmp_path / "run")[3:]]
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
-    _wait_for(lambda: read_log(tmp_path / "run") if (tmp_path / "run").exists() else [], process)
-    process.send_signal(signal.SIGINT)
-    _, said = process.communicate(timeout=60)
-    assert process.returncode == 130
-    assert "The same command goes on from here" in said
-    assert "Traceback" not in said
+def test_ctrl_c_saves_and_says_how_to_resume(tmp_path: Path) -> None:
+    graph, out = _stored(tmp_path), tmp_path / "run"
+    options = [f"--{name.replace('_', '-')}={value}" for name, value in LONG.items()]
+    script = str(Path(sys.executable).with_name("clmpt"))
+    command = [script, "pretrain", str(graph), "--out", str(out), *options]
+    said = interrupted_when(lambda: read_log(out) if out.exists() else [], command)
+    assert "The same command resumes" in said
     # With two minutes between saves, only Ctrl-C can have saved.
-    assert (tmp_path / "run" / "state.safetensors").exists()
+    assert (out / "state.safetensors").exists()
     subprocess.run(command, check=True, capture_output=True)
-    assert (tmp_path / "run" / "finished.json").exists()
+    assert is_finished(out)
 
 
 def test_ctrl_c_costs_no_step(tmp_path: Path) -> None:
@@ -281,32 +256,30 @@ def test_a_run_folder_tells_what_it_is(tmp_path: Path) -> None:
     assert all(0 < record["valid"]["mrr"] <= 1 for record in log)
 
 
-def test_the_best_epoch_is_kept_and_patience_ends_the_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_best_epoch_is_kept_and_patience_ends_the_run(tmp_path: Path) -> None:
     # Validation says 0.1, 0.3, 0.2, 0.3 (no better), so with a patience of two it ends there.
-    figures = iter([0.1, 0.3, 0.2, 0.3, 0.9])
-    real = experiment.evaluate_links
+    said, kept = iter([0.1, 0.3, 0.2, 0.3, 0.9]), list[Any]()
+    chosen, graph = settings(epochs=9), circle()
+    learner = Pretrainer(fresh_predictor(graph, chosen), links_of(graph, "train"), chosen)
+    an_epoch, run = learner.steps_per_epoch, RunFolder.create(tmp_path / "run", {}, "", Path.touch)
 
-    def scripted(*arguments: Any) -> Any:
-        found = real(*arguments)
-        return type(found)(**{**vars(found), "mrr": next(figures)})
+    def validate() -> Validation:
+        return Validation(mrr := next(said), {"mrr": mrr})
 
-    monkeypatch.setattr(experiment, "evaluate_links", scripted)
-    seen = list(pretrain(circle(), settings(epochs=9, patience=2), tmp_path / "run"))
-    assert seen[-1].epoch == 4
-    assert seen[-1].best == 0.3
-    checkpoint = open_checkpoint(tmp_path / "run")
-    assert checkpoint.about["epoch"] == 2
-    monkeypatch.undo()
-    two = settings(epochs=2)
-    list(pretrain(circle(), two, tmp_path / "two"))
-    assert_same_weights(tmp_path / "run", tmp_path / "two")
+    def keep(about: dict[str, Any]) -> None:
+        kept.append((about["epoch"], learner.result.entities_ED.clone()))
+
+    device = torch.device("cpu")
+    seen = list(follow(run, learner, Course(9, 2, an_epoch, an_epoch, validate, keep, device)))
+    assert (seen[-1].epoch, seen[-1].best) == (4, 0.3)
+    assert [epoch for epoch, _ in kept] == [1, 2]
+    list(pretrain(graph, settings(epochs=2), tmp_path / "two"))
+    assert torch.equal(kept[-1][1], weights(tmp_path / "two")["entities_ED"])
 
 
 def test_without_a_valid_split_the_last_epoch_is_kept(tmp_path: Path) -> None:
     list(pretrain(random_graph(False), settings(), tmp_path / "run"))
-    checkpoint = open_checkpoint(tmp_path / "run")
+    checkpoint = open_predictor(tmp_path / "run")
     assert checkpoint.about["epoch"] == 4
     assert checkpoint.about["valid"] is None
 
@@ -351,7 +324,7 @@ def test_an_unfinished_run_is_no_checkpoint_yet(tmp_path: Path) -> None:
     next(run)
     run.close()
     with pytest.raises(DataError, match="no trained weights yet"):
-        open_checkpoint(tmp_path / "run")
+        open_predictor(tmp_path / "run")
 
 
 @pytest.mark.parametrize("rate", [1e9, 1e15, 1e30])
@@ -377,7 +350,7 @@ def test_a_state_of_another_training_is_refused(change: str, tmp_path: Path) -> 
         save_tensors(state, {k: v for k, v in tensors.items() if "sum" not in k}, about)
     else:
         save_tensors(state, tensors, {**about, "steps_done": "x"})
-    with pytest.raises(DataError, match="start anew"):
+    with pytest.raises(DataError, match="start again"):
         next(pretrain(circle(), settings(), tmp_path / "one"))
 
 
@@ -401,7 +374,7 @@ def test_a_compiled_loss_is_the_same_loss() -> None:
     assert losses[0] == pytest.approx(losses[1], rel=1e-4)
 
 
-@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("model", PREDICTORS.names())
 def test_bfloat16_is_close(model: str, tmp_path: Path) -> None:
     losses = [
         [p.loss for p in pretrain(circle(), settings(model=model, precision=p), tmp_path / p)][-1]

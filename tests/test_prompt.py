@@ -11,7 +11,6 @@ from prompt_toolkit.document import Document
 from prompt_toolkit.input import create_pipe_input
 from prompt_toolkit.output import DummyOutput
 
-from clmpt.cli import prompt
 from clmpt.cli.prompt import NameCompleter, questions
 from clmpt.graph.knowledge_graph import KnowledgeGraph
 
@@ -25,8 +24,8 @@ GRAPH = KnowledgeGraph.from_triples(
 )
 
 
-def offered(text: str, asked: bool = True) -> list[str]:
-    completer = NameCompleter(GRAPH)
+def offered(text: str, asked: bool = True, fold_up_to: int = 100) -> list[str]:
+    completer = NameCompleter(GRAPH, fold_up_to)
     event = CompleteEvent(completion_requested=asked)
     return [found.text for found in completer.get_completions(Document(text), event)]
 
@@ -67,10 +66,9 @@ def test_nothing_is_pressed_upon_who_has_not_begun() -> None:
     assert len(offered("?x : won(")) == 6  # five names and a label
 
 
-def test_a_large_graph_is_completed_by_what_is_written(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(prompt, "_MANY", 2)
-    assert offered("?x : won(Ug") == ["Ugetsu"]
-    assert offered("?x : won(ug") == []
+def test_a_large_graph_is_completed_by_what_is_written() -> None:
+    assert offered("?x : won(Ug", fold_up_to=2) == ["Ugetsu"]
+    assert offered("?x : won(ug", fold_up_to=2) == []
 
 
 def test_questions_come_line_by_line_and_are_remembered(

@@ -20,10 +20,8 @@ from clmpt.queries.store import QueryGroup
 from clmpt.reasoners.message_passing.candidates import lengths, pair_cosines
 from clmpt.reasoners.message_passing.clmpt import CLMPT, best_alternative, cosine, nce_loss, unit
 from clmpt.reasoners.message_passing.dropout import Dropout
-from clmpt.reasoners.message_passing.layout import batch_queries
-from clmpt.reasoners.models import fresh_reasoner
-from clmpt.reasoners.reasoner import NeuralReasoner
-from clmpt.settings import Reasoning
+from clmpt.reasoners.message_passing.layout import lay_out_queries
+from models import fresh_reasoner, reasoning
 
 WIDTH = 8
 
@@ -42,23 +40,23 @@ def question(text: str) -> QueryGroup:
 
 def test_lmpnn_by_hand() -> None:
     """1p: the MLP of the constant's message plus ε times the free variable's first embedding."""
-    made = fresh_reasoner(predictor(), Reasoning(reasoner="lmpnn", epsilon=0.5), seed=0)
-    found = made(batch_queries([question("?y : #1(#3, ?y)")], made.passing()))
+    made = fresh_reasoner(predictor(), reasoning(reasoner="lmpnn", epsilon=0.5), seed=0)
+    found = made(lay_out_queries([question("?y : #1(#3, ?y)")], made.passing()))
     head, relation = made.predictor.entities_ED[3], made.predictor.relations_SW[1]
     message = torch.view_as_complex(head.view(2, -1).T.contiguous()) * torch.view_as_complex(
         relation.view(2, -1).T.contiguous()
     )
-    heard = torch.cat([message.real, message.imag]) + 0.5 * made.free_D
-    expected = made.contract(torch.relu(made.expand(heard)))  # type: ignore[operator]
+    received = torch.cat([message.real, message.imag]) + 0.5 * made.free_D
+    expected = made.contract(torch.relu(made.expand(received)))  # type: ignore[operator]
     torch.testing.assert_close(found[0], expected)
 
 
 @pytest.mark.parametrize("kind", [ComplEx, DistMult, TransE, RotatE])
 @pytest.mark.parametrize("reasoner", ["clmpt", "lmpnn"])
 def test_every_predictor_will_do(kind: type, reasoner: str) -> None:
-    settings = Reasoning(reasoner=reasoner, heads=2, feed_forward=16)  # type: ignore[arg-type]
+    settings = reasoning(reasoner=reasoner, feed_forward=16, clmpt={"heads": 2})
     made = fresh_reasoner(predictor(kind), settings, seed=0)
-    scores = NeuralReasoner(made).score([question("?y : #1(#3, ?x) & #0(?x, ?y) & !#0(#2, ?y)")])
+    scores = made.reasoner().score([question("?y : #1(#3, ?x) & #0(?x, ?y) & !#0(#2, ?y)")])
     assert scores.shape == (1, 5)
     assert bool((scores.abs() <= 1 + 1e-6).all())
 
@@ -67,7 +65,7 @@ def test_pooling_of_a_set_is_its_mean_sum_or_largest() -> None:
     tokens = torch.randn(5, WIDTH, generator=torch.Generator().manual_seed(3))
     found = {}
     for pooling in ("mean", "sum", "max"):
-        settings = Reasoning(heads=2, feed_forward=16, pooling=pooling)  # type: ignore[arg-type]
+        settings = reasoning(heads=2, feed_forward=16, pooling=pooling)
         made = fresh_reasoner(predictor(), settings, seed=0)
         found[pooling] = made.update(tokens, ((2, 1), (3, 1)), Dropout(0.0), None)
     torch.testing.assert_close(found["sum"][0], 2 * found["mean"][0])
@@ -76,13 +74,13 @@ def test_pooling_of_a_set_is_its_mean_sum_or_largest() -> None:
 
 
 def test_attention_is_there_to_be_looked_at() -> None:
-    made = fresh_reasoner(predictor(), Reasoning(heads=2, feed_forward=16), seed=0)
+    made = fresh_reasoner(predictor(), reasoning(heads=2, feed_forward=16), seed=0)
     asked = question("?y : #1(#3, ?y) & #0(#2, ?y)")
-    batch, thoughts = NeuralReasoner(made).think([asked])
-    ((weight_UHss,),) = thoughts.attention
+    batch, trace = made.reasoner().trace([asked])
+    ((weight_UHss,),) = trace.attention
     assert weight_UHss.shape == (1, 2, 3, 3)  # one update, two heads, two messages and ?y
     torch.testing.assert_close(weight_UHss.sum(-1), torch.ones(1, 2, 3))
-    answer = thoughts.items_ID[batch.trails[0].items[1]]
+    answer = trace.items_ID[batch.variable_items[0].items[1]]
     with torch.inference_mode():
         torch.testing.assert_close(answer, made(batch))
 
@@ -151,13 +149,13 @@ def test_dropped_relu_has_the_gradient_of_its_parts() -> None:
 
 
 def test_heads_must_divide_the_width() -> None:
-    with pytest.raises(SettingError, match="3 heads do not divide an embedding of width 8"):
-        fresh_reasoner(predictor(), Reasoning(heads=3), seed=0)
+    with pytest.raises(SettingError, match="3 heads do not divide the predictor's width of 8"):
+        fresh_reasoner(predictor(), reasoning(heads=3), seed=0)
 
 
 def test_a_frozen_predictor_is_not_trained() -> None:
-    made = fresh_reasoner(predictor(), Reasoning(heads=2, feed_forward=16, frozen=True), seed=0)
-    batch = batch_queries([question("?y : #1(#3, ?y)")], made.passing())
+    made = fresh_reasoner(predictor(), reasoning(heads=2, feed_forward=16, frozen=True), seed=0)
+    batch = lay_out_queries([question("?y : #1(#3, ?y)")], made.passing())
     made(batch).sum().backward()
     assert made.predictor.entities_ED.grad is None
     assert made.free_D.grad is not None
@@ -166,19 +164,19 @@ def test_a_frozen_predictor_is_not_trained() -> None:
 def test_constants_change_only_without_conditional_passing() -> None:
     asked = question("?y : #1(#3, ?x) & #0(?x, ?y)")
     for conditional, waves in ((True, 2), (False, 2)):
-        settings = Reasoning(heads=2, feed_forward=16, conditional=conditional)
+        settings = reasoning(heads=2, feed_forward=16, conditional=conditional)
         made = fresh_reasoner(predictor(), settings, seed=0)
-        batch = batch_queries([asked], made.passing(share=False))
+        batch = lay_out_queries([asked], made.passing(share=False))
         assert len(batch.waves) == waves
-        # Without it #3 hears ?x, two tokens more, in time for ?x's second update; pruning leaves
-        # that out, as ?x's second update is not heard by ?y.
-        unpruned = batch_queries([asked], replace(made.passing(share=False), prune=False))
+        # Without it #3 receives ?x's message, two tokens more, in time for ?x's second update;
+        # pruning leaves that out, as ?x's second update does not reach ?y.
+        unpruned = lay_out_queries([asked], replace(made.passing(share=False), prune=False))
         assert (batch.tokens, unpruned.tokens) == (7, 10 if conditional else 14)
 
 
 def test_same_seed_same_model() -> None:
     first, second, other = (
-        fresh_reasoner(predictor(), Reasoning(heads=2, feed_forward=16), seed=seed)
+        fresh_reasoner(predictor(), reasoning(heads=2, feed_forward=16), seed=seed)
         for seed in (1, 1, 2)
     )
     assert isinstance(first, CLMPT)

@@ -9,17 +9,18 @@ from pathlib import Path
 import pytest
 
 from clmpt.errors import DataError, SettingError
+from clmpt.experiments.recipes import changed, read_recipe
 from clmpt.experiments.reproduction import Recipe
 from clmpt.logic.shapes import EPFO, NEGATION, shape
 from clmpt.pages.published import columns, published, published_rows
-from clmpt.predictors.models import fresh_predictor
+from clmpt.predictors.predictor import fresh_predictor, read_pretraining
 from clmpt.queries.links import links_of
 from clmpt.queries.store import QueryGroup
-from clmpt.reasoners.models import fresh_reasoner
+from clmpt.reasoners.message_passing.settings import CLMPTSettings, LMPNNSettings
 from clmpt.sampling.sampler import Protocol, sample
-from clmpt.settings import changed, pretraining, read_recipe
 from clmpt.training.pretrainer import Pretrainer
 from clmpt.training.trainer import Trainer
+from models import fresh_reasoner
 from toy import random_graph
 
 ROOT = Path(__file__).parents[1] / "recipes"
@@ -37,7 +38,7 @@ def recipe_of(path: Path) -> Recipe:
 def test_a_recipe_for_links_takes_a_step(path: Path) -> None:
     tables = read_recipe(path)
     assert set(tables) == {"pretraining"}
-    settings = pretraining(tables["pretraining"])
+    settings = read_pretraining(tables["pretraining"])
     graph = random_graph(True)
     trainer = Pretrainer(fresh_predictor(graph, settings), links_of(graph, "train"), settings)
     assert trainer.step().isfinite()
@@ -90,13 +91,14 @@ def test_the_main_recipes_are_the_papers() -> None:
     }
     for name, (temperature, rate, batch, norm, counts) in wanted.items():
         recipe = recipe_of(ROOT / "paper" / f"clmpt-{name}.toml")
-        model, training = recipe.reasoning, recipe.training
+        model, training = recipe.reasoning.settings, recipe.training
+        assert isinstance(model, CLMPTSettings)
         assert recipe.pretraining.rank == 1000
         assert recipe.pretraining.epochs == 100
         assert (model.encoder_layers, model.heads, model.feed_forward) == (2, 8, 8192)
         assert (model.pooling, model.norm, model.conditional) == ("mean", norm, True)
         assert not model.frozen
-        assert (training.temperature, training.learning_rate) == (temperature, rate)
+        assert (model.temperature, training.learning_rate) == (temperature, rate)
         assert (training.batch, training.epochs, training.negative_count) == (batch, 100, 128)
         assert training.weight_decay == 1e-4
         assert (training.decay, training.decay_epoch) == ("step", 50)
@@ -110,12 +112,14 @@ def test_the_main_recipes_are_the_papers() -> None:
 def test_lmpnn_is_as_its_authors_have_it(benchmark: str) -> None:
     recipe = recipe_of(ROOT / "paper" / f"lmpnn-{benchmark}.toml")
     usual = recipe_of(ROOT / "paper" / f"clmpt-{benchmark}.toml")
-    model = recipe.reasoning
-    assert (model.reasoner, model.conditional, model.frozen) == ("lmpnn", False, True)
+    model = recipe.reasoning.settings
+    assert isinstance(model, LMPNNSettings)
+    assert (model.conditional, model.frozen) == (False, True)
     assert (model.epsilon, model.dropout) == (0.1, 0.0)
     assert (recipe.training.batch, recipe.training.learning_rate) == (1024, 1e-4)
     assert (recipe.queries, recipe.pretraining) == (usual.queries, usual.pretraining)
-    assert recipe.training.temperature == usual.training.temperature
+    assert isinstance(usual.reasoning.settings, CLMPTSettings)
+    assert model.temperature == usual.reasoning.settings.temperature
 
 
 @pytest.mark.parametrize(
@@ -126,8 +130,8 @@ def test_lmpnn_is_as_its_authors_have_it(benchmark: str) -> None:
         ("clmpt-fb15k-237-feed-forward-4096", "reasoning", "feed_forward", 4096),
         ("clmpt-fb15k-237-heads-4", "reasoning", "heads", 4),
         ("clmpt-fb15k-237-heads-16", "reasoning", "heads", 16),
-        ("clmpt-fb15k-237-t-0.01", "training", "temperature", 0.01),
-        ("clmpt-fb15k-237-t-0.1", "training", "temperature", 0.1),
+        ("clmpt-fb15k-237-t-0.01", "reasoning", "temperature", 0.01),
+        ("clmpt-fb15k-237-t-0.1", "reasoning", "temperature", 0.1),
         ("clmpt-fb15k-237-max-pooling", "reasoning", "pooling", "max"),
         ("clmpt-fb15k-237-sum-pooling", "reasoning", "pooling", "sum"),
         ("clmpt-frozen-fb15k", "reasoning", "frozen", True),
@@ -136,16 +140,16 @@ def test_lmpnn_is_as_its_authors_have_it(benchmark: str) -> None:
 )
 def test_a_variant_differs_in_one_setting(stem: str, table: str, name: str, value: object) -> None:
     benchmark = recipe_of(ROOT / "paper" / f"{stem}.toml").experiment.benchmark
-    usual = recipe_of(ROOT / "paper" / f"clmpt-{benchmark}.toml")
-    own = recipe_of(ROOT / "paper" / f"{stem}.toml")
+    usual = recipe_of(ROOT / "paper" / f"clmpt-{benchmark}.toml").as_plain()
+    own = recipe_of(ROOT / "paper" / f"{stem}.toml").as_plain()
     differing = {
         (where, key)
         for where in ("queries", "pretraining", "reasoning", "training")
-        for key, found in vars(getattr(own, where)).items()
-        if found != getattr(getattr(usual, where), key)
+        for key, found in own[where].items()
+        if found != usual[where][key]
     }
     assert differing == {(table, name)}
-    assert getattr(getattr(own, table), name) == value
+    assert own[table][name] == value
 
 
 @pytest.mark.parametrize("benchmark", ["fb15k", "fb15k-237", "nell995"])
@@ -212,7 +216,7 @@ def test_a_recipe_says_only_what_differs_from_its_base(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ('base = "own.toml"', "or on itself"),
+        ('base = "own.toml"', "or is its own"),
         ('base = "../own.toml"', "a file of the same folder"),
         ("base = 3", "a file of the same folder"),
         ("[trainin]\nbatch = 1", "may have the tables"),
@@ -242,9 +246,9 @@ def test_a_wrong_change_is_named(assignment: str, why: str) -> None:
 
 def test_changes_are_of_their_own_kinds() -> None:
     made = changed(
-        {}, ["rank=8", "frozen=true", "pooling=max", "training.temperature=1e-2", "trained=1p 2p"]
+        {}, ["rank=8", "frozen=true", "pooling=max", "training.clip=1e-2", "trained=1p 2p"]
     )
     assert made["pretraining"] == {"rank": 8}
     assert made["reasoning"] == {"frozen": True, "pooling": "max"}
-    assert made["training"] == {"temperature": 0.01}
+    assert made["training"] == {"clip": 0.01}
     assert made["queries"] == {"trained": "1p 2p"}

@@ -32,12 +32,12 @@ def test_every_command_has_help_with_an_example_that_parses(
     command: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit) as end:
-        command_parser().parse_args([command, "--help"])
+        command_parser("clmpt").parse_args([command, "--help"])
     said = capsys.readouterr().out
     assert end.value.code == 0
     example = said.split("example:\n")[1].strip()
     assert example.startswith(f"clmpt {command}")
-    command_parser().parse_args(words_of(example))
+    command_parser("clmpt").parse_args(words_of(example))
 
 
 def words_of(line: str) -> list[str]:

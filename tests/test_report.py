@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from itertools import permutations, product
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
 import numpy as np
@@ -13,27 +14,29 @@ import pytest
 import torch
 from torch import Tensor
 
-from clmpt.evaluation import report as reports
+from clmpt.evaluation.evaluate import evaluate
 from clmpt.evaluation.ranks import Figures
-from clmpt.evaluation.report import Report, ShapeResult, evaluate
-from clmpt.graph.benchmark_folders import open_graph, read_queries
+from clmpt.evaluation.report import Report, ShapeResult
 from clmpt.graph.builder import GraphBuilder
+from clmpt.graph.opening import open_graph
 from clmpt.logic.formula import Id, Query
 from clmpt.logic.parser import parse
-from clmpt.logic.query_graph import Edge, query_graphs
+from clmpt.logic.query_graph import QueryEdge, query_graphs
 from clmpt.logic.shapes import EPFO, NEGATION, shape
-from clmpt.predictors.models import fresh_predictor
-from clmpt.predictors.predictor import EmbeddingPredictor
+from clmpt.pages.report_folder import report_page
+from clmpt.predictors.predictor import EmbeddingPredictor, fresh_predictor, read_pretraining
+from clmpt.queries.benchmark_files import read_queries
 from clmpt.queries.store import AnswerSets, QueryGroup
-from clmpt.reasoners.beam_search import HopByHop
+from clmpt.reasoners.beam_search import BeamSearch
 from clmpt.reasoners.exact import ExactReasoner
 from clmpt.sampling.sampler import Protocol, sample
-from clmpt.settings import pretraining
 from toy import films, random_graph
 
 
 class Fixed:
     """Gives every query the scores that its first constant is the number of."""
+
+    name = "fixed"
 
     def __init__(self, rows: list[list[float]]) -> None:
         self.rows = torch.tensor(rows)
@@ -78,15 +81,15 @@ def test_queries_without_hard_answers_do_not_count() -> None:
     assert evaluate(Fixed([[0.0, 0.0]]), [one_hop(sets([0]), sets([]))], "fixed").shapes == ()
 
 
-def test_small_chunks_give_the_same_report(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_small_chunks_give_the_same_report() -> None:
     graph = random_graph(True)
     protocol = Protocol(("train",), ("train", "test"), 100)
-    groups = [sample(shape(name), graph, protocol, 30, 1) for name in ("2p", "2in", "up")]
-    reasoner = HopByHop(predictor(), len(graph.relations))
-    whole = evaluate(reasoner, groups, "hops", graph, ("train",))
-    monkeypatch.setattr(reports, "_QUERIES_AT_FIRST", 1)
-    monkeypatch.setattr(reports, "_SCORES_AT_ONCE", 3 * len(graph.entities))
-    parts = evaluate(reasoner, groups, "hops", graph, ("train",))
+    groups = [sample(shape(name), graph, protocol, 90, 1) for name in ("2p", "2in", "up")]
+    reasoner = BeamSearch(predictor(), len(graph.relations))
+    asked: dict[str, Any] = {"graph": graph, "observed": ("train",)}
+    assert min(map(len, groups)) > 64  # the first chunk
+    whole = evaluate(reasoner, groups, **asked)
+    parts = evaluate(reasoner, groups, **asked, scores_at_once=3 * len(graph.entities))
     for one, two in zip(whole.shapes, parts.shapes, strict=True):
         assert one.figures.mrr == pytest.approx(two.figures.mrr)
         assert one.standard_error == pytest.approx(two.standard_error)
@@ -147,24 +150,25 @@ def test_a_report_in_every_form() -> None:
     made = Report(
         "m <1>", (result("2p", 0.25), result("pni", 0.125, "Not quite.")), ("train", "valid")
     )
-    text = made.markdown()
+    page = report_page(made)
+    text = page.markdown()
     assert "| 2p | 25.0 | 1.0 | 25.0 | 25.0 | 25.0 | 10 | 25.0 (10) |  | 25.0 (10) |" in text
-    assert "| pni* | 12.5" in text
+    assert "| pni\\* | 12.5" in text
     assert "Easy answers follow from train + valid." in text
-    assert "pni (*): Not quite." in text
+    assert "pni (\\*): Not quite." in text
     plain = made.as_plain()
     assert plain["shapes"][0]["by_missing_links"]["3"]["count"] == 10
     assert plain["observed"] == ["train", "valid"]
-    drawn = ElementTree.fromstring(made.svg())
+    drawn = ElementTree.fromstring(page.pictures[0].svg)
     texts = [node.text for node in drawn.iter("{http://www.w3.org/2000/svg}text")]
     assert {"25.0", "12.5", "2p", "pni", "m <1>: MRR × 100"} <= set(texts)
 
 
-# --- hop by hop -----------------------------------------------------------------------------------
+# --- beam search ----------------------------------------------------------------------------------
 
 
 def predictor() -> EmbeddingPredictor:
-    made = fresh_predictor(random_graph(True), pretraining({"rank": 4, "initial_scale": 1.0}))
+    made = fresh_predictor(random_graph(True), read_pretraining({"rank": 4, "initial_scale": 1.0}))
     return made.requires_grad_(False)
 
 
@@ -180,7 +184,7 @@ def brute_force(text: str) -> list[float]:
         scores = made.score_answers(every, torch.full((entities,), relation))
         likely[relation] = scores.log_softmax(1)
 
-    def atom(edge: Edge, ends: dict[int, int], answer: int, order: list[int]) -> float:
+    def atom(edge: QueryEdge, ends: dict[int, int], answer: int, order: list[int]) -> float:
         at = {**ends, graph.free: answer}
         relation: int = edge.relation.number  # type: ignore[union-attr]
         # As the reasoner reads it: from the end that is found first to the other.
@@ -215,17 +219,19 @@ def brute_force(text: str) -> list[float]:
 def test_with_a_beam_as_wide_as_the_graph_nothing_is_missed(text: str) -> None:
     made, relations = predictor(), len(random_graph(True).relations)
     group = QueryGroup.single(parse(text))
-    wide = HopByHop(made, relations, beam=len(made.entities_ED) ** 2).score([group])[0]
+    wide = BeamSearch(made, relations, beam=len(made.entities_ED) ** 2).score([group])[0]
     assert wide[[0, 3, 17]].tolist() == pytest.approx(brute_force(text), abs=1e-3)
-    narrow = HopByHop(made, relations, beam=1).score([group])[0]
+    narrow = BeamSearch(made, relations, beam=1).score([group])[0]
     assert bool((narrow <= wide + 1e-5).all())
 
 
-def test_hop_by_hop_the_order_of_atoms_does_not_matter() -> None:
+def test_in_beam_search_the_order_of_atoms_does_not_matter() -> None:
     made, relations = predictor(), len(random_graph(True).relations)
     atoms = ["#1(?y, ?x)", "#2(?z, ?y)", "#3(?z, ?x)", "#0(#1, ?z)"]
     found = [
-        HopByHop(made, relations, beam=5).score([QueryGroup.single(parse("?x : " + " & ".join(o)))])
+        BeamSearch(made, relations, beam=5).score(
+            [QueryGroup.single(parse("?x : " + " & ".join(o)))]
+        )
         for o in permutations(atoms)
     ]
     for other in found[1:]:
@@ -241,8 +247,8 @@ def test_hop_by_hop_the_order_of_atoms_does_not_matter() -> None:
         ("?y : #0(#1, ?x) & #1(?x, ?y)", 0),
     ],
 )
-def test_hop_by_hop_tells_what_it_leaves_out(text: str, left_out: int) -> None:
-    notes = HopByHop(predictor(), len(random_graph(True).relations)).notes(parse(text))
+def test_beam_search_tells_what_it_leaves_out(text: str, left_out: int) -> None:
+    notes = BeamSearch(predictor(), len(random_graph(True).relations)).notes(parse(text))
     assert notes == (
         (f"{left_out} atoms that no constant leads to are left out.",) * bool(left_out)
     )
@@ -250,14 +256,14 @@ def test_hop_by_hop_tells_what_it_leaves_out(text: str, left_out: int) -> None:
 
 def test_one_hop_is_ranked_as_by_score() -> None:
     made, relations = predictor(), len(random_graph(True).relations)
-    scores = HopByHop(made, relations).score([QueryGroup.single(parse("?y : #3(#7, ?y)"))])[0]
+    scores = BeamSearch(made, relations).score([QueryGroup.single(parse("?y : #3(#7, ?y)"))])[0]
     direct = made.score_answers(torch.tensor([7]), torch.tensor([3]))[0]
     assert scores.argsort().tolist() == direct.argsort().tolist()
 
 
 def test_an_atom_read_backwards_uses_the_inverse() -> None:
     made, relations = predictor(), len(random_graph(True).relations)
-    scores = HopByHop(made, relations).score([QueryGroup.single(parse("?y : #3(?y, #7)"))])[0]
+    scores = BeamSearch(made, relations).score([QueryGroup.single(parse("?y : #3(?y, #7)"))])[0]
     direct = made.score_answers(torch.tensor([7]), torch.tensor([3 + relations]))[0]
     assert scores.argsort().tolist() == direct.argsort().tolist()
 

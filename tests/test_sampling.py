@@ -11,8 +11,8 @@ from clmpt.errors import SamplingError
 from clmpt.graph.knowledge_graph import KnowledgeGraph
 from clmpt.logic.formula import Id, Query, Variable, conjunction
 from clmpt.logic.shapes import EPFO, NEGATION, SHAPES, shape
-from clmpt.queries.json_lines import instantiate
 from clmpt.queries.store import QueryGroup
+from clmpt.queries.templates import instantiate
 from clmpt.sampling.sampler import Protocol, sample
 from clmpt.symbolic.solver import solve
 from strategies import graphs

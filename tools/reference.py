@@ -23,7 +23,9 @@ else:
 
 import clmpt
 from clmpt.cli.parser import command_parser
-from clmpt.settings import Experiment, Fitting, Pretraining, Queries, Reasoning, Training
+from clmpt.experiments.recipes import Experiment, Fitting, Queries
+from clmpt.registry import REASONERS
+from clmpt.settings import Pretraining, Training
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
@@ -33,7 +35,14 @@ SETTINGS = {
     "queries": (Queries, "`clmpt reproduce`"),
     "fitting": (Fitting, "`clmpt fit`"),
     "pretraining": (Pretraining, "`clmpt pretrain`, `clmpt fit`, `clmpt reproduce`"),
-    "reasoning": (Reasoning, "`clmpt train`, `clmpt fit`, `clmpt reproduce`"),
+    **{
+        f"reasoning.{name}": (
+            REASONERS.find(name).Settings,
+            f'`clmpt train`, `clmpt fit`, `clmpt reproduce`, if `reasoner = "{name}"` is chosen '
+            "in `[reasoning]`",
+        )
+        for name in REASONERS.own
+    },
     "training": (Training, "`clmpt train`, `clmpt fit`, `clmpt reproduce`"),
 }
 
@@ -58,7 +67,7 @@ def pages() -> dict[str, str]:
 
 
 def commands() -> Iterator[str]:
-    parser = command_parser()
+    parser = command_parser("clmpt")
     inner = next(a for a in parser._actions if isinstance(a, argparse._SubParsersAction))
     summaries = {choice.dest: choice.help or "" for choice in inner._choices_actions}
     yield "# Commands\n\n"
@@ -97,9 +106,11 @@ def settings() -> Iterator[str]:
     yield "# Settings\n\n"
     yield (
         "Settings come from a recipe, a TOML file with a table for each stage, and from options of "
-        "the same names with `-` for `_`; an option goes before the recipe, and both go before the "
-        "defaults. An unknown name or a value of the wrong kind is refused. `clmpt fit` starts "
-        "from defaults by the size of the graph, which it prints.\n"
+        "the same names with `-` for `_`; an option overrides the recipe, and both override the "
+        "defaults. An unknown name or a value of the wrong type is refused. `clmpt fit` starts "
+        "from defaults by the size of the graph, which it prints. `[reasoning]` has one setting, "
+        "`reasoner`: `clmpt`, `lmpnn` or the path of a class of your own; each reasoner has a table "
+        "of its own below it.\n"
     )
     for name, (kind, used_by) in SETTINGS.items():
         yield f"\n## [{name}]\n\nUsed by {used_by}.\n\n"
@@ -176,21 +187,21 @@ def _prose(thing: Any) -> str:
 # --- the layers -----------------------------------------------------------------------------------
 
 WIDTH, HEIGHT, GAP, NAME_SIZE, TEXT_SIZE = 1180, 52, 12, 15, 12
-TORCH = "clmpt.neural"  # the lowest layer that needs it
+WITH_TORCH, WITHOUT_TORCH = "#fdebd0", "#e1f0fa"
 
 
 def layers() -> str:
     """The layers that import-linter holds the code to, the highest first, each with its purpose."""
     linter = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]
-    rows = [row.split(" | ") for row in linter["importlinter"]["contracts"][0]["layers"]]
-    parts, colour = [], "#fdebd0"
+    layered, without_torch, *_ = linter["importlinter"]["contracts"]
+    rows = [re.split(" [|:] ", row) for row in layered["layers"]]
+    light, parts = {*without_torch["source_modules"], "clmpt.errors"}, []
     for number, row in enumerate(rows):
         wide = (WIDTH - GAP * (len(row) + 1)) / len(row)
         for place, module in enumerate(row):
             left, top = GAP + place * (wide + GAP), GAP + number * (HEIGHT + GAP)
+            colour = WITHOUT_TORCH if module in light else WITH_TORCH
             parts.append(_box(left, top, wide, module, colour))
-        if TORCH in row:
-            colour = "#e1f0fa"
     tall = GAP + len(rows) * (HEIGHT + GAP)
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{tall}" '
@@ -207,8 +218,14 @@ def _box(left: float, top: float, wide: float, module: str, colour: str) -> str:
         f'<text x="{left + 14:g}" y="{top + 21:g}" font-size="{NAME_SIZE}" '
         f'font-weight="bold">{escape(module)}</text>\n'
         f'<text x="{left + 14:g}" y="{top + 40:g}" font-size="{TEXT_SIZE}">'
-        f"{escape(purpose)}</text>\n"
+        f"{escape(_cut(purpose, wide))}</text>\n"
     )
+
+
+def _cut(text: str, wide: float) -> str:
+    """As much of a text as fits into a box."""
+    most = int((wide - 28) / 6.1)
+    return text if len(text) <= most else text[: text.rfind(" ", 0, most)] + " …"
 
 
 def table(headers: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:

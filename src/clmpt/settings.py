@@ -7,6 +7,7 @@ extending `Settings`; the tables here are those that all models share.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from difflib import get_close_matches
@@ -66,7 +67,7 @@ def _check_range(name: str, value: float, limits: Mapping[str, Any]) -> None:
         raise SettingError(f"'{name}' must be above {above}, not {value}.")
     if below is not None and not value < below:
         raise SettingError(f"'{name}' must be below {below}, not {value}.")
-    if not abs(value) <= _LARGEST:
+    if not math.isfinite(value) or (least is not None and value > _LARGEST):
         raise SettingError(f"'{name}' must be at most {_LARGEST:,}.")
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import runpy
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from torch import Tensor
 
 from clmpt.evaluation.ranks import filtered_ranks
 from clmpt.logic.formula import placeholders
@@ -18,61 +18,53 @@ from clmpt.logic.shapes import EPFO, NEGATION, shape
 from clmpt.predictors.complex import ComplEx
 from clmpt.queries.store import AnswerSets, QueryGroup
 from clmpt.reasoners.message_passing.clmpt import CLMPT, best_alternative, cosine, nce_loss
-from clmpt.reasoners.message_passing.layout import batch_queries
-from clmpt.reasoners.message_passing.unrolling import Passing
-from clmpt.settings import Reasoning
+from clmpt.reasoners.message_passing.layout import lay_out_queries
+from golden.golden_weights import WIDTH, golden_weights
+from models import fresh_reasoner, reasoning
 
-GOLDEN = Path(__file__).parents[3] / "shared" / "golden"
-pytestmark = pytest.mark.skipif(not GOLDEN.exists(), reason="needs ../shared/golden")
-
+FIGURES = Path(__file__).parent / "figures"
 TRAINED = ("1p", "2p", "3p", "2i", "3i", "2in", "3in", "inp", "pin", "pni")
 TEMPERATURE = 0.05
 
 
 @lru_cache(maxsize=1)
-def weights() -> dict[str, np.ndarray[Any, Any]]:
-    made: dict[str, np.ndarray[Any, Any]] = runpy.run_path(str(GOLDEN / "weights.py"))[
-        "make_weights"
-    ]()
-    return made
+def weights() -> dict[str, Tensor]:
+    return {name: torch.from_numpy(value) for name, value in golden_weights().items()}
 
 
 def model(norm: str) -> CLMPT:
-    given = {name: torch.from_numpy(value) for name, value in weights().items()}
+    given = weights()
     inverse_R = torch.arange(len(given["relations"])) ^ 1
     predictor = ComplEx(given["entities"].clone(), given["relations"].clone(), inverse_R)
-    settings = Reasoning(encoder_layers=1, feed_forward=1024, norm=norm, dropout=0.0)  # type: ignore[arg-type]
-    made = CLMPT(predictor, settings, torch.Generator())
-    maps = [given[f"layer0.{name}"] for name in ("query", "key", "value")]
-    width = len(given["free"][0])
-    biases = {"query_key_value": 3 * width, "output": width} if norm == "post" else {}
-    made.load_state_dict(
-        {
-            **{f"blocks.0.{name}.bias": torch.zeros(size) for name, size in biases.items()},
-            **{f"predictor.{name}": value for name, value in predictor.state_dict().items()},
-            "existential_D": given["existential"][0],
-            "free_D": given["free"][0],
-            "blocks.0.query_key_value.weight": torch.cat(maps),
-            "blocks.0.output.weight": given["layer0.output"],
-            "blocks.0.expand.weight": given["layer0.ffn1.weight"],
-            "blocks.0.expand.bias": given["layer0.ffn1.bias"],
-            "blocks.0.contract.weight": given["layer0.ffn2.weight"],
-            "blocks.0.contract.bias": given["layer0.ffn2.bias"],
-            "blocks.0.attention_norm.weight": given["layer0.attention_norm.weight"],
-            "blocks.0.attention_norm.bias": given["layer0.attention_norm.bias"],
-            "blocks.0.feed_forward_norm.weight": given["layer0.ffn_norm.weight"],
-            "blocks.0.feed_forward_norm.bias": given["layer0.ffn_norm.bias"],
-            "final_norm.weight": given["final_norm.weight"],
-            "final_norm.bias": given["final_norm.bias"],
-        }
+    made = fresh_reasoner(
+        predictor, reasoning(encoder_layers=1, feed_forward=1024, norm=norm, dropout=0.0)
     )
+    assert isinstance(made, CLMPT)
+    own = {
+        "existential_D": given["existential"],
+        "free_D": given["free"],
+        "blocks.0.query_key_value.weight": torch.cat(
+            [given[name] for name in ("query", "key", "value")]
+        ),
+        "blocks.0.output.weight": given["output"],
+        "final_norm.weight": given["final_norm.weight"],
+        "final_norm.bias": given["final_norm.bias"],
+    }
+    for part in ("expand", "contract", "attention_norm", "feed_forward_norm"):
+        for kind in ("weight", "bias"):
+            own[f"blocks.0.{part}.{kind}"] = given[f"{part}.{kind}"]
+    if norm == "post":  # the only order whose attention has biases, and here they are 0
+        own["blocks.0.query_key_value.bias"] = torch.zeros(3 * WIDTH)
+        own["blocks.0.output.bias"] = torch.zeros(WIDTH)
+    tables = {f"predictor.{name}": value for name, value in predictor.state_dict().items()}
+    made.load_state_dict({**tables, **own})
     return made
 
 
 @lru_cache(maxsize=1)
 def queries() -> dict[str, dict[str, list[dict[str, Any]]]]:
     found: dict[str, dict[str, list[dict[str, Any]]]] = json.loads(
-        (GOLDEN / "queries.json").read_text()
+        (FIGURES / "queries.json").read_text()
     )
     return found
 
@@ -92,15 +84,11 @@ def group(kind: str, name: str) -> QueryGroup:
     return QueryGroup(name, template, entities, relations, answers("easy"), answers("hard"))
 
 
-def passing(made: CLMPT) -> Passing:
-    return Passing(made.predictor.inverse_R.numpy())
-
-
 @pytest.mark.parametrize("norm", ["pre", "post"])
 def test_answers_ranks_and_mrr_of_all_shapes_in_one_batch(norm: str) -> None:
-    golden, made = np.load(GOLDEN / f"{norm}_norm.npz"), model(norm)
+    golden, made = np.load(FIGURES / f"{norm}_norm.npz"), model(norm)
     groups = [group("evaluation", name) for name in (*EPFO, *NEGATION)]
-    batch = batch_queries(groups, passing(made))
+    batch = lay_out_queries(groups, made.passing())
     with torch.inference_mode():
         answers_GD = made(batch)
         scores_GE = cosine(answers_GD, made.predictor.entities_ED)
@@ -134,9 +122,9 @@ def test_answers_ranks_and_mrr_of_all_shapes_in_one_batch(norm: str) -> None:
 
 @pytest.mark.parametrize("norm", ["pre", "post"])
 def test_loss_and_gradients_of_a_training_step(norm: str) -> None:
-    golden, made = np.load(GOLDEN / f"{norm}_norm.npz"), model(norm)
+    golden, made = np.load(FIGURES / f"{norm}_norm.npz"), model(norm)
     groups = [group("training", name) for name in TRAINED]
-    batch = batch_queries(groups, passing(made))
+    batch = lay_out_queries(groups, made.passing())
     scores_QE = cosine(made(batch), made.predictor.entities_ED)
     losses, first = [], 0
     for one in groups:

@@ -174,7 +174,7 @@ def test_ctrl_c_stops_cleanly(tmp_path: Path) -> None:
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=60)
     assert process.returncode == 130
-    assert "The same command goes on from here" in errors
+    assert "The same command resumes" in errors
     assert "Traceback" not in errors
     assert not out.exists()
 

@@ -17,7 +17,9 @@ import torch
 
 import clmpt
 from clmpt.cli.main import main
-from clmpt.experiments.planning import estimate, idle_peak, plan_for
+from clmpt.experiments.costs import idle_peak
+from clmpt.experiments.fit_settings import fit_settings
+from clmpt.experiments.fitting import estimate
 from clmpt.experiments.stages import Stage
 from toy import random_graph
 
@@ -375,12 +377,12 @@ def test_the_interface_is_what_it_lists() -> None:
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         _ = clmpt.nothing
     with pytest.raises(clmpt.ClmptError, match="no table 'fiting'"):
-        plan_for(random_graph(False), {"fiting": {}})
+        fit_settings(random_graph(False), {"fiting": {}})
 
 
 def test_an_estimate_grows_with_the_work() -> None:
     graph = random_graph(False)
-    small, large = (plan_for(graph, {"pretraining": {"rank": rank}}) for rank in (8, 800))
+    small, large = (fit_settings(graph, {"pretraining": {"rank": rank}}) for rank in (8, 800))
     assert estimate(graph, small).bytes < estimate(graph, large).bytes
     assert estimate(graph, small).seconds < estimate(graph, large).seconds
 

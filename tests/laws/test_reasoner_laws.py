@@ -28,20 +28,19 @@ from clmpt.logic.formula import (
 from clmpt.predictors.complex import ComplEx
 from clmpt.queries.store import QueryGroup
 from clmpt.reasoners.message_passing.clmpt import MessagePassing, best_alternative, cosine
-from clmpt.reasoners.message_passing.layout import batch_queries
-from clmpt.reasoners.models import fresh_reasoner
-from clmpt.reasoners.reasoner import NeuralReasoner
+from clmpt.reasoners.message_passing.layout import lay_out_queries
 from clmpt.settings import Reasoning
+from models import changed, fresh_reasoner, reasoning
 from strategies import ENTITIES, RELATIONS, queries
 
 WIDTH = 8
-SMALL = Reasoning(heads=2, feed_forward=12, encoder_layers=2, dropout=0.0)
+SMALL = reasoning(heads=2, feed_forward=12, encoder_layers=2, dropout=0.0)
 VARIANTS = [
     SMALL,
-    replace(SMALL, norm="post", pooling="sum", encoder_layers=1),
-    replace(SMALL, pooling="max", conditional=False),
-    replace(SMALL, reasoner="lmpnn", conditional=False),
-    replace(SMALL, reasoner="lmpnn", penalty=0.1),
+    changed(SMALL, norm="post", pooling="sum", encoder_layers=1),
+    changed(SMALL, pooling="max", conditional=False),
+    reasoning(reasoner="lmpnn", feed_forward=12, dropout=0.0, frozen=False),
+    reasoning(reasoner="lmpnn", feed_forward=12, dropout=0.0, conditional=True, penalty=0.1),
 ]
 variants = st.sampled_from(VARIANTS)
 builder = GraphBuilder(ENTITIES, RELATIONS)
@@ -65,7 +64,7 @@ def single(query: Query) -> QueryGroup:
 
 
 def scores(settings: Reasoning, *asked: Query) -> Tensor:
-    return NeuralReasoner(model(settings)).score([single(query) for query in asked])
+    return model(settings).reasoner().score([single(query) for query in asked])
 
 
 def same(left: Tensor, right: Tensor) -> None:
@@ -129,7 +128,7 @@ def test_what_is_saved_changes_neither_answers_nor_gradients(
 
     def outcome(**saving: bool) -> tuple[Tensor, list[Tensor]]:
         made.zero_grad()
-        batch = batch_queries(groups, replace(made.passing(), **saving))
+        batch = lay_out_queries(groups, replace(made.passing(), **saving))
         found = cosine(made(batch), made.predictor.entities_ED)
         found = best_alternative(found, batch.query_G, batch.queries)
         (found * torch.linspace(-1, 2, found.numel()).view_as(found)).sum().backward()
@@ -146,23 +145,24 @@ def test_what_is_saved_changes_neither_answers_nor_gradients(
 
 
 @given(variants, st.lists(queries(), min_size=2, max_size=4))
-def test_a_memory_changes_nothing(settings: Reasoning, several: list[Query]) -> None:
-    reasoner = NeuralReasoner(model(settings))
+def test_a_cache_changes_nothing(settings: Reasoning, several: list[Query]) -> None:
+    reasoner = model(settings).reasoner()
     for query in [*several, *several]:
         same(reasoner.score([single(query)]), scores(settings, query))
 
 
 @pytest.mark.parametrize("settings", VARIANTS)
-def test_the_second_time_what_depends_on_relations_alone_is_recalled(settings: Reasoning) -> None:
+def test_the_second_time_what_depends_on_relations_alone_is_cached(settings: Reasoning) -> None:
     from clmpt.logic.parser import parse
 
     query = single(parse("?y : r0(e1, ?x) & r2(?x, ?y)"))
     made = model(settings)
-    reasoner = NeuralReasoner(made)
-    whole = batch_queries([query], made.passing()).tokens
+    reasoner = made.reasoner()
+    whole = lay_out_queries([query], made.passing()).tokens
     reasoner.score([query])
-    # ?y hears ?x's first embedding across r2, whoever e1 is: a set of two.
-    assert batch_queries([query], made.passing(), reasoner.memory).tokens == whole - 2
+    # ?y receives ?x's initial embedding along r2, whatever e1 is: a set of two.
+    (cache,) = reasoner.idle_caches
+    assert lay_out_queries([query], made.passing(), cache).tokens == whole - 2
 
 
 def shuffled(formula: Formula, random: Random) -> Formula:

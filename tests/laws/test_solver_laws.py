@@ -12,7 +12,7 @@ from clmpt.logic.formula import Limits, Name, Query
 from clmpt.logic.iris import iri_of, symbol_of
 from clmpt.logic.parser import parse_formula
 from clmpt.logic.sparql import parse_sparql, sparql_text
-from clmpt.symbolic.engine import Batch, Engine
+from clmpt.symbolic.engine import Engine, SlotValues
 from clmpt.symbolic.solver import compiled, solve, solve_all
 from strategies import graphs, queries
 
@@ -77,7 +77,7 @@ def test_working_in_small_parts_changes_nothing(
     for part in compiled(query):
         entities = np.array([[graph.entities.resolve(s) for s in part.entities]] * 3)
         relations = np.array([[graph.relations.resolve(s) for s in part.relations]] * 3)
-        batch = Batch(entities.reshape(3, -1).astype(np.int64), relations.astype(np.int64))
+        batch = SlotValues(entities.reshape(3, -1).astype(np.int64), relations.astype(np.int64))
         whole = Engine(graph.index).run(part.plan, batch)
         parts = Engine(graph.index, rows_at_once=rows).run(part.plan, batch)
         pairs = [

@@ -29,10 +29,10 @@ _SPARQL_NAME = re.compile(r":[\w%.~-]*$")
 class Names:
     """The names and labels of one kind of thing, by how they begin."""
 
-    def __init__(self, vocabulary: Vocabulary) -> None:
+    def __init__(self, vocabulary: Vocabulary, fold_up_to: int) -> None:
         self.vocabulary = vocabulary
         self.folded: list[tuple[str, str]] = []
-        if len(vocabulary) <= _MANY:
+        if len(vocabulary) <= fold_up_to:
             tables = [table for table in (vocabulary.labels, vocabulary.names) if table]
             names = {name for table in tables for name in table if name}
             self.folded = sorted((name.casefold(), name) for name in names)
@@ -52,8 +52,9 @@ class Names:
 class NameCompleter(Completer):
     """Entities where an entity can stand, in brackets; relations elsewhere; either in SPARQL."""
 
-    def __init__(self, graph: KnowledgeGraph) -> None:
-        self.entities, self.relations = Names(graph.entities), Names(graph.relations)
+    def __init__(self, graph: KnowledgeGraph, fold_up_to: int = _MANY) -> None:
+        self.entities = Names(graph.entities, fold_up_to)
+        self.relations = Names(graph.relations, fold_up_to)
 
     def get_completions(
         self, document: Document, complete_event: CompleteEvent

@@ -59,10 +59,13 @@ def figures(ranks_T: Floats, weight_T: Floats | None = None, count: int | None =
     )
 
 
-def filtered_ranks(scores_BE: Tensor, wanted: AnswerSets, known: AnswerSets) -> Floats:
+def filtered_ranks(
+    scores_BE: Tensor, wanted: AnswerSets, known: AnswerSets, sort_from: int = _MANY_ANSWERS
+) -> Floats:
     """The rank of each wanted answer of each row among entities that are not known answers.
 
-    `known` must contain the wanted ones. The scores are overwritten.
+    `known` must contain the wanted ones. The scores are overwritten. A row with more than
+    `sort_from` answers is sorted once rather than looked through for each.
 
     >>> scores = torch.tensor([[0.9, 0.8, 0.7, 0.7, 0.1]])
     >>> hard, all_answers = AnswerSets(np.array([0, 1]), np.array([2])), AnswerSets(
@@ -77,7 +80,7 @@ def filtered_ranks(scores_BE: Tensor, wanted: AnswerSets, known: AnswerSets) -> 
         raise DataError("The model gives scores that are not numbers. Its training went wrong.")
     scores_BE[torch.from_numpy(known.owners).to(device), _ids(known).to(device)] = -torch.inf
     rank_T = np.empty(len(row_T))
-    many = wanted.counts > _MANY_ANSWERS
+    many = wanted.counts > sort_from
     few_T = np.flatnonzero(~many[wanted.owners])
     if device.type == "cpu":
         rivals_BE, scores = scores_BE.numpy(), score_T.numpy()

@@ -22,8 +22,6 @@ from clmpt.storage.files import new_folder
 
 ARCHIVE = "https://snap.stanford.edu/betae/KG_data.zip"
 ARCHIVE_MD5 = "d54f92e2e6a64d7f525b8fe366ab3f50"  # as users of the archive have recorded it
-_LARGEST_FILE = 3 * 2**30
-_LARGEST_BENCHMARK = 6 * 2**30
 _DENSEST = 1000  # times that a file may grow when it is unpacked; deflate itself ends there
 _CHUNK = 2**18
 _PACKED = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
@@ -78,13 +76,17 @@ def get(
     source: Path,
     out: Path,
     progress: ReportProgress = silent,
+    largest: int = 3 * 2**30,
 ) -> KnowledgeGraph:
-    """The benchmark as the new folder `out`, from an archive or a folder; counts bytes."""
+    """The benchmark as the new folder `out`, from an archive or a folder; progress is in bytes.
+
+    No file of an archive may be larger than `largest`, nor all of them than twice that.
+    """
     with new_folder(out) as scratch:
         if source.is_dir():
             _copy(benchmark, source, scratch, progress)
         else:
-            _unpack(benchmark, source, scratch, progress)
+            _unpack(benchmark, source, scratch, progress, largest)
         check(benchmark, scratch, source)
     return open_graph(out)
 
@@ -131,11 +133,13 @@ def _copy(benchmark: Benchmark, source: Path, out: Path, progress: ReportProgres
 # --- from an archive ------------------------------------------------------------------------------
 
 
-def _unpack(benchmark: Benchmark, archive: Path, out: Path, progress: ReportProgress) -> None:
+def _unpack(
+    benchmark: Benchmark, archive: Path, out: Path, progress: ReportProgress, largest: int
+) -> None:
     try:
         with zipfile.ZipFile(archive) as opened:
             done = 0
-            for member, name in _members(opened, benchmark, archive):
+            for member, name in _members(opened, benchmark, archive, largest):
                 done = _write(opened, member, out / name, done, progress)
     except FileNotFoundError:
         raise DataError(f"There is no file or folder '{archive}'.") from None
@@ -144,7 +148,7 @@ def _unpack(benchmark: Benchmark, archive: Path, out: Path, progress: ReportProg
 
 
 def _members(
-    opened: zipfile.ZipFile, benchmark: Benchmark, archive: Path
+    opened: zipfile.ZipFile, benchmark: Benchmark, archive: Path, largest: int
 ) -> list[tuple[zipfile.ZipInfo, str]]:
     """The files of a benchmark by their plain names; paths in the archive are only compared."""
     found: dict[str, zipfile.ZipInfo] = {}
@@ -155,14 +159,14 @@ def _members(
         if name in found:
             raise DataError(f"'{archive}' has '{name}' of {benchmark.folder} twice.")
         too_dense = member.file_size > _DENSEST * max(member.compress_size, 1) + _CHUNK
-        if member.file_size > _LARGEST_FILE or too_dense:
+        if member.file_size > largest or too_dense:
             raise DataError(f"'{archive}': '{member.filename}' would be too large.")
         if member.flag_bits & 1:
             raise DataError(f"'{archive}': '{member.filename}' is encrypted.")
         if member.compress_type not in _PACKED:
             raise DataError(f"'{archive}': '{member.filename}' is packed in an unusual way.")
         found[name] = member
-    if sum(member.file_size for member in found.values()) > _LARGEST_BENCHMARK:
+    if sum(member.file_size for member in found.values()) > 2 * largest:
         raise DataError(f"'{archive}': {benchmark.folder} would be too large.")
     if "train.txt" not in found:
         raise DataError(f"'{archive}' has no folder {benchmark.folder} with a train.txt.")

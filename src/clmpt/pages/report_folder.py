@@ -72,7 +72,9 @@ def is_report(folder: Path) -> bool:
 def read_cost(folder: Path) -> dict[str, Any]:
     """Seconds and bytes that measuring took; empty where nothing says so."""
     found = open_json(folder / _COST) if (folder / _COST).exists() else {}
-    return found if isinstance(found, dict) else {}
+    if not isinstance(found, dict):
+        raise DataError(f"'{folder / _COST}' is damaged.")
+    return found
 
 
 def read_report(folder: Path) -> dict[str, Any]:

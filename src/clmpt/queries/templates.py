@@ -28,10 +28,9 @@ from clmpt.queries.store import QueryGroup
 def instantiate(template: Query, entities: AnyInts, relations: AnyInts, inverse_from: int) -> Query:
     """A template with ids for its placeholders; relations from `inverse_from` on are inverses.
 
-        >>> from clmpt.logic.shapes import shape
-    from clmpt.queries.store import QueryGroup
-        >>> print(instantiate(shape("2p"), np.array([7]), np.array([1, 13]), 10))
-        ?y : #1(#7, ?x1) & #3(?y, ?x1)
+    >>> from clmpt.logic.shapes import shape
+    >>> print(instantiate(shape("2p"), np.array([7]), np.array([1, 13]), 10))
+    ?y : #1(#7, ?x1) & #3(?y, ?x1)
     """
     entity_names, relation_names = placeholders(template)
     entity_ids = dict(zip(entity_names, entities.tolist(), strict=True))

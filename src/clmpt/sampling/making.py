@@ -102,7 +102,7 @@ class _Parts:
         try:
             (group,) = QuerySet.open(self.path(number)).groups
         except (DataError, ValueError):
-            raise DataError(f"'{self.folder}' is damaged. Remove it to start anew.") from None
+            raise DataError(f"'{self.folder}' is damaged. Remove it to start again.") from None
         return group
 
     def save(self, number: int, group: QueryGroup) -> None:

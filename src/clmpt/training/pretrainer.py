@@ -20,8 +20,8 @@ from clmpt.predictors.predictor import EmbeddingPredictor
 from clmpt.queries.links import Links
 from clmpt.settings import Pretraining
 from clmpt.training.stepping import (
-    another_training,
     is_sane,
+    other_training,
     random_of,
     restore_training,
     training_state,
@@ -111,7 +111,7 @@ class Pretrainer:
             for name, mean in self.result.named_parameters():
                 saved = rest.pop(f"mean.{name}", None)
                 if saved is None or saved.shape != mean.shape:
-                    raise another_training()
+                    raise other_training()
                 mean.copy_(saved)
         restore_training(self.predictor, self.optimizer, rest)
         self.steps_done = steps_done

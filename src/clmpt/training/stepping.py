@@ -47,7 +47,7 @@ def restore_training(
         for slot in _SLOTS[type(optimizer)]:
             expected[f"optimizer.{number}.{slot}"] = table.shape
     if {name: tensor.shape for name, tensor in state.items()} != expected:
-        raise another_training()
+        raise other_training()
     slots: dict[int, dict[str, Tensor]] = {}
     with torch.no_grad():
         for name, parameter in trained(model).items():
@@ -60,8 +60,8 @@ def restore_training(
     optimizer.load_state_dict({"state": slots, "param_groups": groups})
 
 
-def another_training() -> DataError:
-    return DataError("The saved state is of another training. Remove it to start anew.")
+def other_training() -> DataError:
+    return DataError("The saved state is of another training. Remove it to start again.")
 
 
 def checksum(tensors: Iterable[Tensor]) -> int:

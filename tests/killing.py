@@ -1,0 +1,81 @@
+"""Processes that are killed in the middle of their work, and proof that they were."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+SAVE_SECONDS = 0.05
+_LONGEST = 100.0  # seconds that a test waits
+
+
+def saving_often(call: str) -> list[str]:
+    """A command that runs a call of `pretrain` or `train` to its end, saving all the time.
+
+    The words behind it are `sys.argv[1:]` for the call, which may say `SAVE_SECONDS`.
+    """
+    script = (
+        "import json, sys\n"
+        "from clmpt.graph.knowledge_graph import KnowledgeGraph\n"
+        "from clmpt.predictors.checkpoint import open_predictor\n"
+        "from clmpt.predictors.predictor import read_pretraining\n"
+        "from clmpt.queries.store import QuerySet\n"
+        "from clmpt.reasoners.model import read_reasoning\n"
+        "from clmpt.settings import Training, read_table\n"
+        "from clmpt.training.runs import pretrain, train\n"
+        f"for _ in {call.replace('SAVE_SECONDS', str(SAVE_SECONDS))}: pass\n"
+    )
+    return [sys.executable, "-c", script]
+
+
+def wait_for(condition: Callable[[], object], process: subprocess.Popen[str]) -> None:
+    """Waits until something holds; fails if the process ends first."""
+    deadline = time.monotonic() + _LONGEST
+    while not condition():
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+
+
+def started(command: Sequence[str]) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, encoding="utf-8"
+    )
+
+
+def killed_when(condition: Callable[[], object], command: Sequence[str], later: float = 0) -> None:
+    """Starts a command and kills it, `later` seconds after something holds."""
+    process = started(command)
+    wait_for(condition, process)
+    time.sleep(later)
+    process.kill()
+    process.communicate()
+    assert process.returncode == -signal.SIGKILL, "it ended before it could be killed"
+
+
+def interrupted_when(condition: Callable[[], object], command: Sequence[str]) -> str:
+    """Starts a command and presses Ctrl-C; what it said on standard error."""
+    process = started(command)
+    wait_for(condition, process)
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=_LONGEST)
+    assert process.returncode == 130, said
+    assert "Traceback" not in said
+    return said
+
+
+class SavedAgain:
+    """Whether a file was written since it was last asked and found so."""
+
+    def __init__(self, path: Path) -> None:
+        self.path, self.seen = path, set[int]()
+
+    def __call__(self) -> bool:
+        return self.path.exists() and self.path.stat().st_mtime_ns not in self.seen
+
+    def note(self) -> None:
+        self.seen.add(self.path.stat().st_mtime_ns)

@@ -1,0 +1,44 @@
+"""Small models for tests, built as the package builds them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from clmpt.graph.edges import build_index
+from clmpt.graph.knowledge_graph import KnowledgeGraph, Vocabulary
+from clmpt.graph.names import NameTable
+from clmpt.predictors.predictor import EmbeddingPredictor
+from clmpt.reasoners.message_passing.clmpt import MessagePassing
+from clmpt.reasoners.model import Basis, build_model, read_reasoning
+from clmpt.settings import Reasoning
+
+
+def reasoning(**given: Any) -> Reasoning:
+    return read_reasoning(given)
+
+
+def basis_of(predictor: EmbeddingPredictor) -> Basis:
+    """A predictor with a graph of its size, whose one fact nobody reads."""
+    sizes = {"entity": len(predictor.entities_ED), "relation": len(predictor.inverse_R)}
+    entities, relations = (
+        Vocabulary(kind, NameTable.of(f"{kind}{number}" for number in range(size)))
+        for kind, size in sizes.items()
+    )
+    index = build_index(len(entities), len(relations), [np.zeros((1, 3), np.int32)])
+    return Basis(KnowledgeGraph(entities, relations, index), predictor)
+
+
+def fresh_reasoner(
+    predictor: EmbeddingPredictor, chosen: Reasoning | None = None, seed: int = 0
+) -> MessagePassing:
+    """An untrained CLMPT or LMPNN."""
+    model = build_model(basis_of(predictor), chosen or reasoning(), seed)
+    assert isinstance(model, MessagePassing)
+    return model
+
+
+def changed(chosen: Reasoning, **changes: Any) -> Reasoning:
+    return replace(chosen, settings=replace(chosen.settings, **changes))
