@@ -22,9 +22,9 @@ def test_the_demonstration_from_the_first_line_to_the_last(world_model: Path) ->
     assert "├─" in said
     for mark in ("\tknown\n", "\tpredicted, true (hidden)\n", "\tpredicted\n"):
         assert mark in said
-    for stage in ("pre-training:", "sampling queries:", "training:", "measuring:"):
+    for stage in ("pre-training:", "training queries:", "training:", "test queries:", "measuring:"):
         assert stage in said
-    assert "shape\tCLMPT\thop by hop\tquestions" in said
+    assert "shape\tCLMPT\tbeam search\tqueries" in said
     assert f"The model lies in {world_model}" in said
     assert said.count(f"clmpt ask {world_model}") == 2
     assert "clmpt fit YOUR_FACTS.tsv" in said
@@ -55,7 +55,7 @@ def test_the_model_finds_hidden_facts_better_than_its_predictor_does(world_model
     """On the mean over all shapes; which shapes it is ahead on differs from machine to machine."""
     means = [
         json.loads((world_model / name / "report.json").read_text())["mean"]
-        for name in ("report", "report-hop-by-hop")
+        for name in ("report", "report-beam-search")
     ]
     assert means[0] > means[1] > 0.25
 

@@ -6,10 +6,9 @@ import csv
 import io
 import json
 import shutil
-import signal
 import subprocess
 import sys
-import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -19,8 +18,10 @@ import clmpt
 from clmpt.cli.main import main
 from clmpt.experiments.costs import idle_peak
 from clmpt.experiments.fit_settings import fit_settings
-from clmpt.experiments.fitting import estimate
-from clmpt.experiments.stages import Stage
+from clmpt.experiments.fitting import divide, estimate, stages_of
+from clmpt.experiments.recipes import Fitting
+from clmpt.progress import Progress
+from killing import killed_when
 from toy import random_graph
 
 Captured = pytest.CaptureFixture[str]
@@ -39,6 +40,8 @@ steps = 20
 batch = 32
 validation_queries = 4
 """
+STAGES = ["pre-training", "training queries", "training", "test queries", "measuring"]
+STAGES += ["beam search"]
 TABLES = {
     "fitting": {"queries": 50, "test_queries": 5},
     "pretraining": {"rank": 8, "epochs": 3},
@@ -94,9 +97,9 @@ def test_fit_says_what_it_will_do_and_how_it_went(
     out, err = capsys.readouterr()
     for expected in ("40 entities, 5 relations", "valid and", "rank 8", "about 0 min", "GB of"):
         assert expected in out
-    for stage in ("pre-training", "sampling queries", "training", "measuring"):
+    for stage in STAGES:
         assert f"{stage}:" in err
-    assert "shape\tCLMPT\thop by hop\tquestions" in out
+    assert "shape\tCLMPT\tbeam search\tqueries" in out
     assert f"Next: clmpt ask {tmp_path / 'told'}" in out
 
 
@@ -128,20 +131,12 @@ def test_the_same_facts_and_seed_give_the_same_files(home: Path, tmp_path: Path)
     assert files_of(tmp_path / "again") == files_of(home / "model")
 
 
-def test_a_killed_fit_goes_on_and_ends_the_same(home: Path, tmp_path: Path) -> None:
+def test_a_killed_fit_resumes_and_ends_the_same(home: Path, tmp_path: Path) -> None:
     command = _fit(home, "killed")
     out = tmp_path / "killed"
     command[command.index("--out") + 1] = str(out)
     for awaited in ("predictor", "train.queries", "reasoner"):
-        process = subprocess.Popen(
-            [sys.executable, "-m", "clmpt", *command],
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
-        while process.poll() is None and not (out / awaited).exists():
-            time.sleep(0.01)
-        process.send_signal(signal.SIGKILL)
-        assert process.wait() == -signal.SIGKILL
+        killed_when((out / awaited).exists, [sys.executable, "-m", "clmpt", *command])
     assert main(command) == 0
     assert files_of(out) == files_of(home / "model")
     assert not list(out.glob(".*"))
@@ -277,7 +272,7 @@ def test_what_is_lost_is_made_again_or_named(home: Path, tmp_path: Path, capsys:
     before = files_of(broken)
     shutil.rmtree(broken / "report")
     (broken / "reasoner" / "weights.safetensors").write_bytes(b"cut")
-    assert "Remove that folder, and the same command" in refused(capsys, *command)
+    assert "Remove that folder and run the same command" in refused(capsys, *command)
     shutil.rmtree(broken / "reasoner")
     assert "Run what made it again" in refused(capsys, "ask", str(broken), "?y : r0(e0, ?y)")
     assert main(command) == 0
@@ -292,7 +287,7 @@ def test_a_model_that_is_not_finished_is_not_asked(
     shutil.copytree(home / "model", tmp_path / "half")
     (tmp_path / "half" / "finished.json").unlink()
     said = refused(capsys, "ask", str(tmp_path / "half"), "?y : r0(e0, ?y)")
-    assert "is not finished. The command that began it goes on with it" in said
+    assert "is not finished. Run the command that began it again" in said
 
 
 def test_options_may_stand_before_the_question(home: Path, capsys: Captured) -> None:
@@ -305,10 +300,10 @@ def test_options_may_stand_before_the_question(home: Path, capsys: Captured) -> 
 
 def test_a_fit_that_breaks_in_the_middle_lets_go(home: Path, tmp_path: Path) -> None:
     kept = []
-    for stage in ("pre-training", "sampling queries", "training", "measuring"):
+    for stage in STAGES:
 
-        def break_off(now: Stage, stage: str = stage) -> None:
-            if now.name == stage:
+        def break_off(now: Progress, stage: str = stage) -> None:
+            if now.stage == stage:
                 raise RuntimeError(stage)
 
         with pytest.raises(RuntimeError, match=stage) as error:
@@ -337,13 +332,8 @@ def test_a_folder_with_splits_keeps_them(tmp_path: Path, home: Path) -> None:
 def test_fit_ask_save_load(home: Path, tmp_path: Path) -> None:
     stages: list[str] = []
     facts = home / "facts.tsv"
-    model = clmpt.fit(facts, tmp_path / "m", TABLES, lambda now: stages.append(now.name), "cpu")
-    assert list(dict.fromkeys(stages)) == [
-        "pre-training",
-        "sampling queries",
-        "training",
-        "measuring",
-    ]
+    model = clmpt.fit(facts, tmp_path / "m", TABLES, lambda now: stages.append(now.stage), "cpu")
+    assert list(dict.fromkeys(stages)) == STAGES
     found = model.ask("?y : r0(e0, ?y)", limit=5)
     assert len(found) == 5
     model.save(tmp_path / "shipped")
@@ -378,6 +368,20 @@ def test_the_interface_is_what_it_lists() -> None:
         _ = clmpt.nothing
     with pytest.raises(clmpt.ClmptError, match="no table 'fiting'"):
         fit_settings(random_graph(False), {"fiting": {}})
+
+
+def test_an_estimate_counts_every_stage() -> None:
+    """Sampling and measuring too: with ten times the queries it grows, whatever training does."""
+    graph = divide(random_graph(False), Fitting())
+    chosen = fit_settings(graph, {"training": {"steps": 1}, "pretraining": {"epochs": 1}})
+    names = [stage.name for stage in stages_of(graph, chosen, Path("anywhere"))]
+    assert names == STAGES
+    for setting in ("queries", "test_queries"):
+        few, many = (
+            replace(chosen, fitting=replace(chosen.fitting, **{setting: count}))
+            for count in (10_000, 1_000_000)
+        )
+        assert estimate(graph, many).seconds > 10 + estimate(graph, few).seconds
 
 
 def test_an_estimate_grows_with_the_work() -> None:

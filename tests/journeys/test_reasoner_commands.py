@@ -97,7 +97,7 @@ def test_predictors_and_the_exact_solver_have_the_same_report(
     for name, checkpoint in (("hops", str(world / "predictor")), ("exact", "exact")):
         assert main(["evaluate", checkpoint, "--graph", str(world / "graph"), *queries]) == 0
         found[name] = json.loads(capsys.readouterr().out)["queries"]
-    assert "hop by hop" in found["hops"]["model"]
+    assert "beam search" in found["hops"]["model"]
     assert [row["shape"] for row in found["exact"]["shapes"]] == ["1p", "2p", "pni"]
     assert all(row["hits_at_1"] == 0 for row in found["exact"]["shapes"])
     assert not any(row["notes"] for row in found["exact"]["shapes"])
@@ -174,9 +174,15 @@ def test_a_recipe_and_options_before_it(world: Path, tmp_path: Path, capsys: Cap
     recipe.write_text('[reasoning]\nreasoner = "lmpnn"\n[training]\nseed = 5\nepochs = 1\n')
     command = _train(world, "recipe", "--recipe", str(recipe), "--epochs", "3", "--json")
     command[command.index("--out") + 1] = str(tmp_path / "recipe")
-    assert main(command) == 0
+    with pytest.raises(SystemExit):
+        main(command)
+    assert "no place for '--heads'" in capsys.readouterr().err  # LMPNN has none
+    heads = command.index("--heads")
+    del command[heads : heads + 2]
+    assert main([*command, "--epsilon", "0.25"]) == 0
     about = json.loads(capsys.readouterr().out)
-    assert about["reasoning"]["reasoner"] == "lmpnn"
+    assert about["reasoner"] == "lmpnn"
+    assert about["reasoning"]["epsilon"] == 0.25
     assert about["reasoning"]["conditional"] is False
     assert (about["training"]["seed"], about["training"]["epochs"]) == (5, 3)
 
@@ -198,7 +204,7 @@ def test_what_cannot_be_validated_with_is_refused(
     (tmp_path / "none.jsonl").write_text("")
     for source in (str(world / "train.queries"), str(tmp_path / "none.jsonl")):
         command = _train(world, "unvalidated", "--valid", source)
-        assert "no hard answers to choose by" in refused(capsys, *command)
+        assert "have no hard answers" in refused(capsys, *command)
     assert not (world / "unvalidated").exists()
 
 
@@ -221,7 +227,7 @@ def test_folders_that_are_not_models_yet(world: Path, tmp_path: Path, capsys: Ca
     for name in ("run.json", "log.jsonl"):
         (unfinished / name).write_bytes((world / "reasoner" / name).read_bytes())
     said = refused(capsys, "ask", str(unfinished), "?y : r0(e0, ?y)")
-    assert "Run the same command again to go on" in said
+    assert "Run the same command again to resume" in said
     moved = tmp_path / "moved"
     shutil.copytree(world / "reasoner", moved)
     (moved / "run.json").unlink()

@@ -21,7 +21,7 @@ from clmpt.graph.stored_names import StoredNames
 from clmpt.predictors.predictor import EmbeddingPredictor
 from clmpt.registry import PREDICTORS, Registry
 from clmpt.storage.files import new_file, new_folder, open_json, save_json
-from clmpt.storage.run_folder import is_begun
+from clmpt.storage.run_folder import is_begun, is_finished
 
 FORMAT = "clmpt predictor 2"
 WAY_OUT = "Make the checkpoint again, or take another copy of it."
@@ -83,7 +83,7 @@ def open_predictor(
     """
     folder = Path(folder)
     if not is_predictor(folder):
-        if is_begun(folder):
+        if is_begun(folder) and not is_finished(folder):
             raise DataError(
                 f"'{folder}' has no trained weights yet. Run the same command again to resume it."
             )

@@ -75,7 +75,7 @@ def replace_reasoner(folder: Path, model: ReasonerModel, about: Mapping[str, Any
     if predictor:
         save_tensors(folder / _PREDICTOR_WEIGHTS, predictor.state_dict(), kinds)
     save_tensors(folder / _WEIGHTS, own_state(model), kinds)
-    document = {"format": FORMAT, **kinds, "settings": asdict(model.settings)}
+    document = {"format": FORMAT, **kinds, "reasoning": asdict(model.settings)}
     document["parameters"] = _counted(model)
     with new_file(folder / _ABOUT) as scratch:
         save_json(scratch, {**document, **about})
@@ -106,7 +106,7 @@ def open_reasoner(
         if any(about[name] != kind for name, kind in header.items()):
             raise KeyError("the weights are of another kind of model")
         kind = trusted(REASONERS, about["reasoner"], trust, folder)
-        reasoning = Reasoning(about["reasoner"], read_table(kind.Settings, about["settings"]))
+        reasoning = Reasoning(about["reasoner"], read_table(kind.Settings, about["reasoning"]))
         predictor = None
         if about["predictor"] is not None:
             stored, _ = open_tensors(folder / _PREDICTOR_WEIGHTS, WAY_OUT)
