@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from clmpt.graph.knowledge_graph import KnowledgeGraph
+from clmpt.predictors.complex import ComplEx
 from clmpt.predictors.objectives import sampled_loss, softmax_loss
 from clmpt.predictors.predictor import BilinearPredictor, fresh_predictor, read_pretraining
 from clmpt.predictors.transe import TransE
@@ -39,7 +40,7 @@ def plain_loss(predictor: BilinearPredictor, graph: KnowledgeGraph, weight: floa
 
     def moduli(table: Tensor) -> Tensor:
         halves = table.chunk(2, dim=-1)
-        return torch.complex(*halves).abs() if predictor.name == "complex" else table.abs()
+        return torch.complex(*halves).abs() if isinstance(predictor, ComplEx) else table.abs()
 
     cubes = sum((moduli(table) ** 3).sum() for table in (head, relation, tail))
     return loss + weight * cubes / len(entity)

@@ -13,22 +13,28 @@ from typing import Any, TypeAlias
 
 from clmpt.errors import QuerySyntaxError, UnsupportedQuery
 from clmpt.logic.formula import (
-    And,
     Atom,
     Exists,
     Formula,
     Id,
     Limits,
-    Not,
-    Or,
     Placeholder,
     Query,
     Symbol,
     Variable,
     conjunction,
     disjunction,
-    loose_variables,
     negate,
+)
+from clmpt.logic.operator_tree import (
+    Anchor,
+    Intersect,
+    Negate,
+    NotATree,
+    Operator,
+    Project,
+    Unite,
+    tree_of,
 )
 
 Nested: TypeAlias = Any  # a tuple of tuples and ints (a query) or letters (a structure)
@@ -192,52 +198,28 @@ def to_betae(query: Query, inverse: Callable[[int], int] | None = None) -> Neste
     >>> to_betae(from_betae((((7, (1,)), (8, (2, -2))), (3,))))
     (((7, (1,)), (8, (2, -2))), (3,))
     """
-    return _denoted(query.body, query.free, inverse)
+    try:
+        return _nested(tree_of(query.body, query.free), inverse)
+    except NotATree as reason:
+        raise _no_tuple(str(reason)) from None
 
 
-def _denoted(formula: Formula, target: Variable, inverse: Callable[[int], int] | None) -> Nested:
-    """The tuple for the entities that `formula` allows as `target`."""
-    if isinstance(formula, Exists):
-        return _denoted(formula.body, target, inverse)
-    if isinstance(formula, Or):
-        return (*(_denoted(part, target, inverse) for part in formula.parts), (UNION,))
-    if isinstance(formula, Not):
-        return _append(_denoted(formula.body, target, inverse), NEGATION)
-    if isinstance(formula, And):
-        groups = _connected(formula.parts, target)
-        if len(groups) > 1:
-            return tuple(_denoted(conjunction(group), target, inverse) for group in groups)
-    parts = list(formula.parts) if isinstance(formula, And) else [formula]
-    hops = [p for p in parts if isinstance(p, Atom) and target in (p.head, p.tail)]
-    if len(hops) != 1:
-        raise _no_tuple(f"?{target.name} is not reached by exactly one positive atom a branch")
-    hop = hops[0]
-    rest = [part for part in parts if part is not hop]
-    source, forward = (hop.head, True) if hop.tail == target else (hop.tail, False)
-    relation = _number(hop.relation)
-    if not forward:
+def _nested(node: Operator, inverse: Callable[[int], int] | None) -> Nested:
+    if isinstance(node, Unite):
+        return (*(_nested(part, inverse) for part in node.parts), (UNION,))
+    if isinstance(node, Intersect):
+        return tuple(_nested(part, inverse) for part in node.parts)
+    if isinstance(node, Negate):
+        return _append(_nested(node.of, inverse), NEGATION)
+    assert isinstance(node, Project), "a tree starts with a projection"
+    relation = _number(node.relation)
+    if node.backwards:
         if inverse is None:
             raise _no_tuple("it follows a relation backwards and no inverse is known")
         relation = inverse(relation)
-    if isinstance(source, Variable):
-        if not rest or source == target:
-            raise _no_tuple(f"?{source.name} starts a branch, and only constants can")
-        return _append(_denoted(conjunction(rest), source, inverse), relation)
-    if rest:
-        raise _no_tuple("a branch has a part that does not lead to its end")
-    return (_number(source), (relation,))
-
-
-def _connected(parts: tuple[Formula, ...], target: Variable) -> list[list[Formula]]:
-    """Parts grouped by the variables they share, `target` aside."""
-    groups: list[tuple[set[Variable], list[Formula]]] = []
-    for part in parts:
-        shared = loose_variables(part) - {target}
-        touching = [group for group in groups if group[0] & shared]
-        groups = [group for group in groups if not group[0] & shared]
-        names = shared.union(*(group[0] for group in touching))
-        groups.append((names, [*(p for group in touching for p in group[1]), part]))
-    return [group for _, group in groups]
+    if isinstance(node.of, Anchor):
+        return (_number(node.of.entity), (relation,))
+    return _append(_nested(node.of, inverse), relation)
 
 
 def _append(nested: Nested, operation: int) -> Nested:

@@ -15,8 +15,6 @@ from clmpt.predictors.predictor import BilinearPredictor
 
 
 class ComplEx(BilinearPredictor):
-    name = "complex"
-
     @classmethod
     def width(cls, rank: int) -> int:
         return 2 * rank

@@ -11,8 +11,6 @@ from clmpt.predictors.predictor import BilinearPredictor, check_same_width
 
 
 class DistMult(BilinearPredictor):
-    name = "distmult"
-
     @classmethod
     def initial(
         cls, entities: int, rows: int, rank: int, scale: float, generator: torch.Generator

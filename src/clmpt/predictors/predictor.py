@@ -64,7 +64,6 @@ class EmbeddingPredictor(nn.Module, ABC):
     `inverse_R` tells which row is a relation's inverse; -1: none, its own embedding is reversed.
     """
 
-    name: ClassVar[str]  # as checkpoints store it; a class outside this package: its dotted path
     defaults: ClassVar[Mapping[str, Any]] = {}  # of `Pretraining`, where its own do not suit
     objective: ClassVar[str] = "self-adversarial"  # what training minimises; see objectives.py
     entities_ED: nn.Parameter
@@ -223,8 +222,8 @@ class EmbeddingPredictor(nn.Module, ABC):
     def shortened(self, projected_AD: Tensor, penalty: float) -> Tensor:  # noqa: ARG002
         """What maximises the score less λ‖·‖³; only inner products have such a maximum."""
         raise SettingError(
-            f"{self.name} has no closed form with a penalty: its best match is the projected "
-            "embedding itself. Set the penalty to 0."
+            f"{type(self).__name__} has no closed form with a penalty: its best match is the "
+            "projected embedding itself. Set the penalty to 0."
         )
 
 

@@ -19,7 +19,6 @@ from clmpt.predictors.predictor import DISTANCE_DEFAULTS, EmbeddingPredictor
 
 
 class RotatE(EmbeddingPredictor):
-    name = "rotate"
     defaults = DISTANCE_DEFAULTS
 
     @classmethod

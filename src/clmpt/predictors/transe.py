@@ -11,7 +11,6 @@ from clmpt.predictors.predictor import DISTANCE_DEFAULTS, EmbeddingPredictor, ch
 
 
 class TransE(EmbeddingPredictor):
-    name = "transe"
     defaults = DISTANCE_DEFAULTS
 
     @classmethod

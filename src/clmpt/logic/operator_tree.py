@@ -1,0 +1,132 @@
+"""A query as a tree of set operators: project, intersect, unite, negate.
+
+This is how embedding models such as GQE, Query2box and BetaE compute: from the constants upwards,
+one set of entities per node. A query with a cycle, or with two atoms between the same variables, is
+no such tree.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TypeAlias
+
+from clmpt.errors import UnsupportedQuery
+from clmpt.logic.formula import (
+    And,
+    Atom,
+    Exists,
+    Formula,
+    Not,
+    Or,
+    Query,
+    Symbol,
+    Variable,
+    conjunction,
+    loose_variables,
+)
+
+
+@dataclass(frozen=True)
+class Anchor:
+    """The set of one entity."""
+
+    entity: Symbol
+
+
+@dataclass(frozen=True)
+class Project:
+    """All that a relation leads to from a set; `backwards` follows it from tail to head."""
+
+    relation: Symbol
+    backwards: bool
+    of: Operator
+
+
+@dataclass(frozen=True)
+class Intersect:
+    """What is in all of the sets."""
+
+    parts: tuple[Operator, ...]
+
+
+@dataclass(frozen=True)
+class Unite:
+    """What is in any of the sets."""
+
+    parts: tuple[Operator, ...]
+
+
+@dataclass(frozen=True)
+class Negate:
+    """All entities that are not in a set."""
+
+    of: Operator
+
+
+Operator: TypeAlias = Anchor | Project | Intersect | Unite | Negate
+
+
+class NotATree(Exception):
+    """Why a query has no tree of set operators."""
+
+
+@lru_cache(maxsize=4096)
+def operator_tree(query: Query) -> Operator:
+    """
+    >>> from clmpt.logic.shapes import shape
+    >>> tree = operator_tree(shape("2in"))
+    >>> [type(part).__name__ for part in tree.parts]
+    ['Project', 'Negate']
+    """
+    try:
+        return tree_of(query.body, query.free)
+    except NotATree as reason:
+        raise UnsupportedQuery(
+            f"The query is not a tree of set operators: {reason}",
+            "Ask a reasoner that passes messages, such as CLMPT",
+        ) from None
+
+
+def tree_of(formula: Formula, target: Variable) -> Operator:
+    """The set of entities that `formula` allows as `target`."""
+    if isinstance(formula, Exists):
+        return tree_of(formula.body, target)
+    if isinstance(formula, Or):
+        return Unite(tuple(tree_of(part, target) for part in formula.parts))
+    if isinstance(formula, Not):
+        return Negate(tree_of(formula.body, target))
+    if isinstance(formula, And):
+        groups = _connected(formula.parts, target)
+        if len(groups) > 1:
+            return Intersect(tuple(tree_of(conjunction(group), target) for group in groups))
+    parts: list[Formula] = list(formula.parts) if isinstance(formula, And) else [formula]
+    return _projection(parts, target)
+
+
+def _projection(parts: list[Formula], target: Variable) -> Operator:
+    hops = [p for p in parts if isinstance(p, Atom) and target in (p.head, p.tail)]
+    if len(hops) != 1:
+        raise NotATree(f"?{target.name} is not reached by exactly one positive atom per branch")
+    hop = hops[0]
+    rest = [part for part in parts if part is not hop]
+    source, backwards = (hop.head, False) if hop.tail == target else (hop.tail, True)
+    if not isinstance(source, Variable):
+        if rest:
+            raise NotATree("a branch has a part that does not lead to its end")
+        return Project(hop.relation, backwards, Anchor(source))
+    if not rest or source == target:
+        raise NotATree(f"?{source.name} starts a branch, and only constants can")
+    return Project(hop.relation, backwards, tree_of(conjunction(rest), source))
+
+
+def _connected(parts: tuple[Formula, ...], target: Variable) -> list[list[Formula]]:
+    """Parts grouped by the variables they share, apart from `target`."""
+    groups: list[tuple[set[Variable], list[Formula]]] = []
+    for part in parts:
+        shared = loose_variables(part) - {target}
+        touching = [group for group in groups if group[0] & shared]
+        groups = [group for group in groups if not group[0] & shared]
+        names = shared.union(*(group[0] for group in touching))
+        groups.append((names, [*(p for group in touching for p in group[1]), part]))
+    return [group for _, group in groups]
