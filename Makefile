@@ -42,6 +42,7 @@ bench: $(READY)
 	@$(BIN)/python benchmarks/scale.py
 	@$(BIN)/python benchmarks/pretrain.py
 	@$(BIN)/python benchmarks/reasoning.py
+	@$(BIN)/python benchmarks/side_by_side.py
 
 clean:
 	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist site

@@ -15,19 +15,23 @@ import time
 from pathlib import Path
 
 from clmpt.experiments.recipes import read_recipe
-from clmpt.experiments.reproduction import Recipe, parts_of
+from clmpt.experiments.reproduction import Recipe, stages_of
+from clmpt.graph.opening import open_graph
 from clmpt.predictors.checkpoint import open_predictor
 from clmpt.queries.store import QuerySet
+from clmpt.reasoners.model import Basis, GradientModel, build_model
 from clmpt.training.trainer import Trainer
-from models import fresh_reasoner
 
 ROUNDS = 40
 
 
 def trainer_of(recipe: Recipe, data: Path, run: Path) -> Trainer:
-    train, _, predictor, *_ = parts_of(recipe, data, run)
-    model = fresh_reasoner(open_predictor(predictor.path).predictor, recipe.reasoning, 0)
-    return Trainer(model, QuerySet.open(train.path).groups, recipe.training)
+    graph = open_graph(data)
+    place = {stage.role: stage.path for stage in stages_of(recipe, graph, data, run)}
+    predictor = open_predictor(place["predictor"]).predictor
+    model = build_model(Basis(graph.view("train"), predictor), recipe.reasoning, seed=0)
+    assert isinstance(model, GradientModel)
+    return Trainer(model, QuerySet.open(place["train"]).groups, recipe.training)
 
 
 def main() -> None:

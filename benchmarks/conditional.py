@@ -16,19 +16,38 @@ import statistics
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 
 import torch
 
 from clmpt.compute.devices import forget_peak_memory, peak_memory
-from clmpt.experiments.speed import RELATIONS, made_up_queries
-from clmpt.predictors.complex import ComplEx
+from clmpt.experiments.speed import Size, made_up_basis, made_up_queries
+from clmpt.queries.store import QueryGroup
+from clmpt.reasoners.message_passing.clmpt import CLMPT
+from clmpt.reasoners.message_passing.layout import QueryBatch, lay_out_queries
+from clmpt.reasoners.message_passing.lmpnn import LMPNN
+from clmpt.reasoners.model import GradientModel, build_model, read_reasoning
 from clmpt.settings import Training
 from clmpt.training.trainer import Trainer
-from models import fresh_reasoner, reasoning
 
 ENTITIES, BATCH, ROUNDS = 14505, 512, 3
 SIZES = {"laptop": (200, 1, 1024, 12), "paper": (1000, 2, 8192, 2)}  # rank, layers, hidden, steps
+
+
+class EveryUpdate(CLMPT):
+    """CLMPT as published: every node is updated in every layer, also where no answer needs it."""
+
+    def lay_out(self, groups: Sequence[QueryGroup]) -> QueryBatch:
+        return lay_out_queries(groups, replace(self.passing(share=False), prune=False))
+
+
+class EveryUpdateLMPNN(LMPNN):
+    lay_out = EveryUpdate.lay_out
+
+
+PRUNED = {"clmpt": "clmpt", "lmpnn": "lmpnn"}
+EVERY = {"clmpt": "conditional:EveryUpdate", "lmpnn": "conditional:EveryUpdateLMPNN"}
 
 
 def measure(size: str, reasoner: str, conditional: bool, every: bool) -> None:
@@ -36,23 +55,18 @@ def measure(size: str, reasoner: str, conditional: bool, every: bool) -> None:
     device = torch.device("cpu")
     forget_peak_memory(device)
     before = peak_memory(device)
-    random = torch.Generator().manual_seed(0)
-    predictor = ComplEx(
-        torch.randn(ENTITIES, 2 * rank, generator=random) * 0.1,
-        torch.randn(RELATIONS, 2 * rank, generator=random) * 0.3,
-        torch.arange(RELATIONS) ^ 1,
+    own = {"encoder_layers": layers} if reasoner == "clmpt" else {}
+    chosen = read_reasoning(
+        {
+            "reasoner": (EVERY if every else PRUNED)[reasoner],
+            "conditional": conditional,
+            "feed_forward": hidden,
+            **own,
+        }
     )
-    settings = reasoning(
-        reasoner=reasoner,  # type: ignore[arg-type]
-        conditional=conditional,
-        encoder_layers=layers,
-        feed_forward=hidden,
-        frozen=reasoner == "lmpnn",  # as published
-    )
-    model = fresh_reasoner(predictor, settings, seed=0)
+    model = build_model(made_up_basis(Size(rank, {}, ENTITIES)), chosen, seed=0)
+    assert isinstance(model, GradientModel)
     trainer = Trainer(model, made_up_queries(ENTITIES), Training(batch=BATCH, device="cpu"))
-    if every:
-        trainer.passing = replace(trainer.passing, prune=False, share=False)
     trainer.step()
     seconds = []
     for _ in range(steps):

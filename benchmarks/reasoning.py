@@ -23,7 +23,7 @@ from clmpt.graph.opening import open_graph
 from clmpt.logic.shapes import EPFO, NEGATION
 from clmpt.predictors.complex import ComplEx
 from clmpt.queries.benchmark_files import read_queries
-from models import fresh_reasoner, reasoning
+from clmpt.reasoners.model import Basis, build_model, read_reasoning
 
 DATA = Path(__file__).parents[2] / "shared" / "data"
 
@@ -37,7 +37,8 @@ def evaluate_all(folder: Path) -> None:
         torch.randn(relations, 400, generator=random) * 0.3,
         torch.arange(relations) ^ 1,
     )
-    model = fresh_reasoner(predictor, reasoning(encoder_layers=1), seed=0)
+    chosen = read_reasoning({"encoder_layers": 1})
+    model = build_model(Basis(graph.view("train"), predictor), chosen, seed=0)
     start, processor = time.perf_counter(), time.process_time()
     observed = ("train", "valid")
     report = evaluate(model.reasoner(), groups, "random", graph, observed)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 import shlex
 from dataclasses import replace
 from pathlib import Path
@@ -20,6 +19,7 @@ from clmpt.cli.output import (
 from clmpt.cli.progress_bars import stage_bars
 from clmpt.cli.runs import memory_named
 from clmpt.compute.devices import find_device
+from clmpt.compute.processors import available_processors
 from clmpt.errors import DataError
 from clmpt.experiments.costs import idle_peak
 from clmpt.experiments.entries import entries_in
@@ -58,7 +58,7 @@ def reproduce_experiment(options: argparse.Namespace) -> None:
     for device in (recipe.pretraining.device, recipe.training.device):
         find_device(device)  # refuses now what would fail after hours
     graph, data, out = open_graph(options.data), Path(options.data), Path(options.out)
-    workers = options.workers or os.cpu_count() or 1
+    workers = options.workers or available_processors()
     if options.plan:
         check_folder(graph, out)
         _show_plan(recipe, graph, data, out, workers)

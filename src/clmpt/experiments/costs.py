@@ -9,6 +9,8 @@ from dataclasses import dataclass
 import torch
 
 from clmpt.compute.chunks import SCORES_AT_ONCE
+from clmpt.compute.processors import available_processors
+from clmpt.compute.threads import torch_threads
 from clmpt.graph.knowledge_graph import KnowledgeGraph
 from clmpt.graph.splits import train_split
 from clmpt.predictors.objectives import OBJECTIVES
@@ -46,12 +48,9 @@ def idle_peak() -> float:
 
     It is measured in a thread's own time, so that other programs hardly matter.
     """
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
+    threads = min(torch.get_num_threads(), available_processors())
+    with torch_threads(1):
         return threads * max(_one_product(_SIDE) for _ in range(5))
-    finally:
-        torch.set_num_threads(threads)
 
 
 def _one_product(side: int) -> float:

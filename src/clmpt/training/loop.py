@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from clmpt.compute.devices import forget_peak_memory, peak_memory
+from clmpt.compute.threads import threads_for, torch_threads
 from clmpt.errors import DataError, TrainingError
 from clmpt.storage.run_folder import RunFolder
 from clmpt.training.state import load_state, save_state
@@ -67,6 +68,10 @@ class Learner(Protocol):
     steps_done: int
 
     @property
+    def products_per_step(self) -> float:
+        """Operations of matrix products, roughly; 0 where nobody knows."""
+
+    @property
     def is_sane(self) -> bool: ...
     @property
     def last_learning_rate(self) -> float: ...
@@ -91,11 +96,15 @@ class Course:
 
 
 def follow(run: RunFolder, learner: Learner, course: Course) -> Generator[TrainingStep, None, None]:
-    """Takes the learner to its last step, or from where the run was interrupted."""
+    """Takes the learner to its last step, or from where the run was interrupted.
+
+    While it runs, PyTorch has as many threads as a step is worth, and never more than it had.
+    """
     loop = _Loop(run, learner, course)
     loop.restore()
     forget_peak_memory(course.device)
-    with run.alone(), _ctrl_c_noted() as stop_asked:
+    threads = min(torch.get_num_threads(), threads_for(learner.products_per_step or math.inf))
+    with run.alone(), torch_threads(threads), _ctrl_c_noted() as stop_asked:
         while loop.goes_on:
             now = loop.step()
             try:

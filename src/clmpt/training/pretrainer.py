@@ -117,6 +117,12 @@ class Pretrainer:
         self.steps_done = steps_done
 
     @property
+    def products_per_step(self) -> float:
+        entities, width = self.predictor.entities_ED.shape
+        scored = self.objective.scored(self.settings, entities)
+        return 6.0 * min(self.settings.batch, len(self.links)) * scored * width
+
+    @property
     def last_learning_rate(self) -> float:
         return float(self.optimizer.param_groups[0]["lr"])
 

@@ -173,7 +173,7 @@ class _NoSteps:
     """For a model that learns nothing by steps: it is tuned on validation queries and kept."""
 
     steps, steps_per_epoch, steps_done = 0, 1, 0
-    is_sane, last_learning_rate = True, 0.0
+    is_sane, last_learning_rate, products_per_step = True, 0.0, 0.0
 
     def step(self) -> Tensor:
         return torch.zeros(())

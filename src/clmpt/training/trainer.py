@@ -124,6 +124,10 @@ class Trainer:
         return rate
 
     @property
+    def products_per_step(self) -> float:
+        return 3 * self.model.cost(self.model.lay_out(self.order.batch(0))).products
+
+    @property
     def last_learning_rate(self) -> float:
         return float(self.optimizer.param_groups[0]["lr"])
 
