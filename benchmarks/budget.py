@@ -15,9 +15,9 @@ import time
 from pathlib import Path
 
 from clmpt.experiments.recipes import read_recipe
-from clmpt.experiments.reproduction import Recipe, stages_of
+from clmpt.experiments.reproduction import Recipe, experiment_stages
 from clmpt.graph.opening import open_graph
-from clmpt.predictors.checkpoint import open_predictor
+from clmpt.predictors.predictor_folder import open_predictor
 from clmpt.queries.store import QuerySet
 from clmpt.reasoners.model import Basis, GradientModel, build_model
 from clmpt.training.trainer import Trainer
@@ -27,7 +27,7 @@ ROUNDS = 40
 
 def trainer_of(recipe: Recipe, data: Path, run: Path) -> Trainer:
     graph = open_graph(data)
-    place = {stage.role: stage.path for stage in stages_of(recipe, graph, data, run)}
+    place = {stage.role: stage.path for stage in experiment_stages(recipe, graph, data, run)}
     predictor = open_predictor(place["predictor"]).predictor
     model = build_model(Basis(graph.view("train"), predictor), recipe.reasoning, seed=0)
     assert isinstance(model, GradientModel)

@@ -24,7 +24,7 @@ import numpy as np
 import torch
 
 from clmpt.compute.tensor_files import save_tensors
-from clmpt.evaluation.links import link_ranks
+from clmpt.evaluation.link_ranks import link_ranks
 from clmpt.experiments.speed import matrix_peak
 from clmpt.graph.knowledge_graph import KnowledgeGraph
 from clmpt.graph.opening import open_graph

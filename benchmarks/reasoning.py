@@ -18,7 +18,7 @@ from pathlib import Path
 import torch
 
 from clmpt.cli.main import main as clmpt
-from clmpt.evaluation.evaluate import evaluate
+from clmpt.evaluation.measuring import evaluate
 from clmpt.graph.opening import open_graph
 from clmpt.logic.shapes import EPFO, NEGATION
 from clmpt.predictors.complex import ComplEx

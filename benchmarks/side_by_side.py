@@ -62,7 +62,7 @@ def main() -> None:
             together, wall = run(count, Path(name), environment, fixed)
             print(
                 f"{title}: one run {alone:.1f} s of processor time, {count} at once "
-                f"{together:.1f} s ({together / alone:.2f} times as much; {wall:.1f} s of wall time)",
+                f"{together:.1f} s ({together / alone:.2f} times as much; {wall:.1f} s elapsed)",
                 flush=True,
             )
 

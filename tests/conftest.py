@@ -74,3 +74,15 @@ def run(home: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert main(arguments(home, out)) == 0
     assert main(arguments(home, out, "--reasoner", "lmpnn", "--set", "training.batch=8")) == 0
     return out
+
+
+@pytest.fixture(scope="session")
+def fitted(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A file of facts, a quick recipe, and the model that `clmpt fit` made of them."""
+    from clmpt.cli.main import main
+    from small_fit import fit_words, write_facts
+
+    folder = tmp_path_factory.mktemp("fitted")
+    write_facts(folder)
+    assert main(fit_words(folder, "model")) == 0
+    return folder

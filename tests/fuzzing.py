@@ -1,4 +1,4 @@
-"""Random and mutated query texts: each gives a query or one of our errors, soon.
+"""Random and mutated query texts: each quickly gives a query or one of our errors.
 
 python tests/fuzzing.py formula 100000
 python tests/fuzzing.py sparql 100000
@@ -43,11 +43,11 @@ PIECES = [
     *re.split(" ", "SELECT WHERE UNION MINUS FILTER NOT EXISTS OPTIONAL PREFIX BASE LIMIT ASK"),
     *re.split(" ", "<http://e/a> :a :r a [] {} () _:b 1 1.5 'x'@en true BIND( AS IN VALUES ??"),
 ]
-SLOWEST = 20.0  # seconds; a hang, even on a busy machine
+SLOWEST = 20.0  # seconds; more is a hang, even on a busy machine
 
 
 def mutated(seeds: list[str], rng: random.Random) -> str:
-    """A seed changed word by word or character by character; now and then pure noise."""
+    """A seed changed word by word or character by character; sometimes pure noise."""
     if rng.random() < 0.1:
         return "".join(rng.choice(PIECES) for _ in range(rng.randrange(40)))
     by_words = rng.random() < 0.7
@@ -77,7 +77,7 @@ def inputs(seeds: list[str], count: int, seed: int) -> Iterator[str]:
 
 
 def fuzz(parser: Callable[[str], Query], texts: Iterator[str]) -> Counter[str]:
-    """How often each outcome came; fails on other exceptions, hangs and bad round trips."""
+    """How often each outcome occurred; fails on other exceptions, hangs and bad round trips."""
     outcomes: Counter[str] = Counter()
     for text in texts:
         start = time.perf_counter()
@@ -85,7 +85,7 @@ def fuzz(parser: Callable[[str], Query], texts: Iterator[str]) -> Counter[str]:
             query = parser(text)
         except ClmptError as error:
             if not str(error).strip():
-                raise AssertionError(f"an error without words for {text!r}") from error
+                raise AssertionError(f"an empty error message for {text!r}") from error
             outcomes[type(error).__name__] += 1
         except BaseException as error:
             raise AssertionError(f"{type(error).__name__} for {text!r}: {error}") from error

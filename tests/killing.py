@@ -21,7 +21,7 @@ def saving_often(call: str) -> list[str]:
     script = (
         "import json, sys\n"
         "from clmpt.graph.knowledge_graph import KnowledgeGraph\n"
-        "from clmpt.predictors.checkpoint import open_predictor\n"
+        "from clmpt.predictors.predictor_folder import open_predictor\n"
         "from clmpt.predictors.predictor import read_pretraining\n"
         "from clmpt.queries.store import QuerySet\n"
         "from clmpt.reasoners.model import read_reasoning\n"

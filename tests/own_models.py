@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from clmpt.evaluation.evaluate import evaluate
+from clmpt.evaluation.measuring import evaluate
 from clmpt.logic.formula import Query
 from clmpt.logic.operator_tree import Anchor, Intersect, Negate, Operator, Project, operator_tree
 from clmpt.queries.store import QueryGroup

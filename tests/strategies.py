@@ -1,4 +1,4 @@
-"""Random small graphs and random safe queries, for the laws."""
+"""Random small graphs and random safe queries, for property tests."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def atoms_over(draw: st.DrawFn, ends: list[Variable], include: Variable | None =
 
 @st.composite
 def groups(draw: st.DrawFn, outer: list[Variable], own: list[Variable], depth: int) -> Formula:
-    """A conjunction that binds `own` positively, with negated and optional-by-or parts."""
+    """A conjunction that binds `own` positively, with negated parts and alternatives."""
     ends = outer + own
     parts: list[Formula] = [draw(atoms_over(ends, include=variable)) for variable in own]
     if not own:
@@ -70,7 +70,7 @@ def further_parts(draw: st.DrawFn, bound: list[Variable], depth: int) -> Formula
         return disjunction([left, right])
     if kind == "not group":
         return Not(draw(groups(bound, [], 0)))
-    # Some names are used again on purpose: an inner quantifier hides an outer variable.
+    # Some names are reused on purpose: an inner quantifier shadows an outer variable.
     own = Variable(draw(st.sampled_from(["z", "w", *(v.name for v in bound)])))
     inner = Exists((own,), draw(groups([v for v in bound if v != own], [own], depth)))
     return Not(inner) if kind == "not exists" else inner

@@ -1,4 +1,4 @@
-"""Published benchmarks from archives and folders, hostile ones included."""
+"""Published benchmarks from archives and folders, including malicious ones."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def small(home: Path) -> Benchmark:
-    """The stand-in's measures, in place of the published ones."""
+    """The stand-in's sizes, instead of the published ones."""
     graph = open_graph(home / "NELL-betae")
     train, valid, test = (len(graph.triples(name)) for name in ("train", "valid", "test"))
-    measures = len(graph.entities), len(graph.relations), (train, valid, test)
-    return Benchmark("NELL-betae", *measures, graph.checksum)
+    sizes = len(graph.entities), len(graph.relations), (train, valid, test)
+    return Benchmark("NELL-betae", *sizes, graph.checksum)
 
 
 def zipped(home: Path, path: Path, prefix: str = "KG_data/") -> Path:
@@ -50,7 +50,7 @@ def test_a_benchmark_is_unpacked(home: Path, small: Benchmark, tmp_path: Path, p
 
 
 @pytest.mark.parametrize("inner", ["", "NELL-betae"])
-def test_a_folder_is_taken_over(home: Path, small: Benchmark, tmp_path: Path, inner: str) -> None:
+def test_a_folder_is_copied(home: Path, small: Benchmark, tmp_path: Path, inner: str) -> None:
     (home / "NELL-betae" / "notes.exe").write_bytes(b"not ours")
     source = home / "NELL-betae" if not inner else home
     assert get(small, source, tmp_path / "out").checksum == small.checksum
@@ -58,7 +58,7 @@ def test_a_folder_is_taken_over(home: Path, small: Benchmark, tmp_path: Path, in
     assert (home / "NELL-betae" / "train.txt").exists()
 
 
-def test_paths_in_an_archive_lead_nowhere(home: Path, small: Benchmark, tmp_path: Path) -> None:
+def test_paths_in_an_archive_cannot_escape(home: Path, small: Benchmark, tmp_path: Path) -> None:
     path = zipped(home, tmp_path / "a.zip")
     with zipfile.ZipFile(path, "a") as archive:
         for name in (
@@ -108,7 +108,7 @@ def a_web_page(path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("spoil", "why"),
+    ("make", "why"),
     [
         (bomb, "would be too large"),
         (liar, "not a whole zip archive"),
@@ -118,44 +118,44 @@ def a_web_page(path: Path) -> None:
         (a_web_page, "not a whole zip archive"),
     ],
 )
-def test_hostile_archives_are_refused(
+def test_bad_archives_are_rejected(
     small: Benchmark,
     tmp_path: Path,
-    spoil: Callable[[Path], None],
+    make: Callable[[Path], None],
     why: str,
 ) -> None:
-    spoil(tmp_path / "a.zip")
+    make(tmp_path / "a.zip")
     with pytest.raises(DataError, match=why):
         get(small, tmp_path / "a.zip", tmp_path / "out", largest=10**6)
     assert [path.name for path in tmp_path.iterdir()] == ["a.zip"]
 
 
-def test_a_flipped_bit_is_noticed_or_does_not_matter(
+def test_a_flipped_bit_is_detected_or_harmless(
     home: Path, small: Benchmark, tmp_path: Path
 ) -> None:
     path = zipped(home, tmp_path / "a.zip")
     whole = path.read_bytes()
     get(small, path, tmp_path / "right")
     right = {file.name: file.read_bytes() for file in (tmp_path / "right").iterdir()}
-    refused = 0
+    rejected = 0
     random = np.random.default_rng(0)
     for number, at in enumerate(random.integers(len(whole), size=150)):
-        spoilt = bytearray(whole)
-        spoilt[at] ^= 1 << random.integers(8)
-        path.write_bytes(spoilt)
+        damaged = bytearray(whole)
+        damaged[at] ^= 1 << random.integers(8)
+        path.write_bytes(damaged)
         out = tmp_path / f"out{number}"
         try:
             get(small, path, out)
         except DataError:
-            refused += 1
+            rejected += 1
             assert not out.exists()
         else:
-            # A name that is not ours any more leaves its file out; what is there is right.
+            # A file whose name was damaged is left out; the others are correct.
             assert {file.name: file.read_bytes() for file in out.iterdir()}.items() <= right.items()
-    assert refused > 40  # the archive has other folders too
+    assert rejected > 40  # the archive has other folders too
 
 
-def test_another_graph_is_not_taken_for_the_benchmark(
+def test_another_graph_is_not_mistaken_for_the_benchmark(
     home: Path, small: Benchmark, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     code = main(["data", "get", "nell995", "--from", str(home), "--out", str(tmp_path / "out")])
@@ -168,7 +168,7 @@ def test_another_graph_is_not_taken_for_the_benchmark(
         get(others, home, tmp_path / "out")
 
 
-def test_the_command_fetches_unpacks_and_says_what_is_next(
+def test_the_command_fetches_and_unpacks_a_benchmark(
     home: Path,
     small: Benchmark,
     tmp_path: Path,
@@ -179,7 +179,7 @@ def test_the_command_fetches_unpacks_and_says_what_is_next(
     monkeypatch.chdir(tmp_path)
     with serving(cut) as server:
         server.content = zipped(home, tmp_path / "made.zip").read_bytes()
-        # What came first is of another file, as its length shows: it is fetched anew.
+        # The first part is of another file, as its length shows, so it is fetched again.
         assert main(["data", "get", "nell995", "--url", server.url]) == 0
         asked = len(server.ranges)
         assert main(["data", "get", "nell995", "--url", server.url, "--out", "again"]) == 0
@@ -188,16 +188,16 @@ def test_the_command_fetches_unpacks_and_says_what_is_next(
     assert "NELL-betae: 40 entities, 10 relations" in shown
     assert "Queries with answers: valid, test" in shown
     assert main(["data", "get", "nell995", "--url", server.url]) == 2
-    assert "exists already" in capsys.readouterr().err
+    assert "already exists" in capsys.readouterr().err
 
 
-def test_the_recipe_to_begin_with_is_there() -> None:
+def test_every_benchmark_has_a_recipe_to_start_with() -> None:
     for name, benchmark in BENCHMARKS.items():
         text = (Path(__file__).parents[1] / benchmark.recipe).read_text(encoding="utf-8")
         assert f'benchmark = "{name}"' in text
 
 
-def test_the_published_measures_are_those_of_the_data(benchmarks: Path) -> None:
+def test_the_published_sizes_match_the_data(benchmarks: Path) -> None:
     for name in ("fb15k-237", "nell995"):
         folder = benchmarks / BENCHMARKS[name].folder
         check(BENCHMARKS[name], folder, folder)

@@ -1,4 +1,4 @@
-"""Folders of others: BetaE's and LMPNN's, made small here, and the real ones where they are."""
+"""Benchmark folders: small ones in BetaE's and LMPNN's layouts, and the real ones if available."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def both(rows: list[tuple[int, int, int]]) -> list[tuple[int, int, int]]:
 
 @pytest.fixture
 def betae(tmp_path: Path) -> Path:
-    """a -r-> b -r-> c known, c -r-> d to validate, a -s-> d to test."""
+    """a -r-> b -r-> c for training, c -r-> d for validation, a -s-> d for testing."""
     folder = tmp_path / "toy-betae"
     folder.mkdir()
     for split, rows in TRIPLES.items():
@@ -63,7 +63,7 @@ def test_betae_graphs_keep_their_ids(betae: Path) -> None:
     assert {tuple(row) for row in graph.triples("valid").tolist()} == {(2, 0, 3), (3, 1, 2)}
 
 
-def test_betae_queries_and_their_verification(betae: Path) -> None:
+def test_betae_queries_can_be_verified(betae: Path) -> None:
     graph, groups = open_graph(betae), read_queries(betae, "test")
     assert query_splits(betae) == ["test"]
     assert {group.name for group in groups} == {"1p", "2p"}
@@ -85,8 +85,8 @@ def test_a_wrong_answer_is_noticed(betae: Path, capsys: pytest.CaptureFixture[st
     assert "?y : +r(a, ?x1) & +r(?x1, ?y) differs" in capsys.readouterr().err
 
 
-def test_ids_that_the_graph_lacks_are_refused_not_misread(betae: Path) -> None:
-    """Entity 5 of relation 0 must not be taken for entity 1 of relation 1."""
+def test_ids_that_the_graph_lacks_are_rejected_not_misread(betae: Path) -> None:
+    """Entity 5 of relation 0 must not be mistaken for entity 1 of relation 1."""
     for query in ((5, (0,)), (1, (4,))):
         for name, value in (("queries", {("e", ("r",)): {query}}), ("easy-answers", {query: {0}})):
             (betae / f"test-{name}.pkl").write_bytes(pickle.dumps(value))
@@ -95,7 +95,7 @@ def test_ids_that_the_graph_lacks_are_refused_not_misread(betae: Path) -> None:
             verify_group(read_queries(betae, "test")[0], open_graph(betae), "test")
 
 
-def test_empty_splits_and_empty_structures_are_nothing_special(betae: Path) -> None:
+def test_empty_splits_and_empty_structures_are_allowed(betae: Path) -> None:
     (betae / "valid.txt").write_text("")
     path = betae / "test-queries.pkl"
     path.write_bytes(pickle.dumps({**pickle.loads(path.read_bytes()), ("e", ("r", "n")): set()}))
@@ -104,7 +104,7 @@ def test_empty_splits_and_empty_structures_are_nothing_special(betae: Path) -> N
 
 
 @pytest.mark.parametrize("names", ["id2{}.tsv", "{}2id.pkl", "ind2{}.pkl"])
-def test_names_come_from_any_of_the_usual_files(betae: Path, names: str) -> None:
+def test_names_can_come_from_any_of_the_usual_files(betae: Path, names: str) -> None:
     for kind in ("ent", "rel"):
         table = pickle.loads((betae / f"id2{kind}.pkl").read_bytes())
         (betae / f"id2{kind}.pkl").unlink()
@@ -122,14 +122,14 @@ def test_names_come_from_any_of_the_usual_files(betae: Path, names: str) -> None
     [
         ("train.txt", "0\t0\n", "three ids"),
         ("train.txt", "x\ty\tz\n", "three ids"),
-        ("train.txt", "0\t0\t99\n", "names an id"),
+        ("train.txt", "0\t0\t99\n", "not in the name files"),
         ("id2ent.pkl", pickle.dumps([1, 2]), "does not map the ids"),
         ("id2ent.pkl", pickle.dumps({0: "a", 5: "b"}), "does not map the ids"),
-        ("id2ent.pkl", b"junk", "damaged|refused"),
+        ("id2ent.pkl", b"junk", "damaged|not safe"),
         ("id2ent.pkl", pickle.dumps({0: "x", 1: "x", 2: "y", 3: "z"}), "two ids"),
         ("id2ent.pkl", pickle.dumps({0: "a", "b": 1}), "does not map the ids"),
         ("id2ent.pkl", pickle.dumps({0: ("a",), 1: "b", 2: "c", 3: "d"}), "not text"),
-        ("id2ent.pkl", pickle.dumps({0: "\ud800", 1: "b", 2: "c", 3: "d"}), "no text"),
+        ("id2ent.pkl", pickle.dumps({0: "\ud800", 1: "b", 2: "c", 3: "d"}), "is not text"),
         ("train.txt", f"0\t0\t{2**40}\n", "three ids"),
         ("test-queries.pkl", pickle.dumps({("e", ("r",)): {"abc"}}), "BetaE"),
         ("test-queries.pkl", pickle.dumps({("e", ("r",)): {(2**70, (0,))}}), "BetaE"),
@@ -139,20 +139,20 @@ def test_names_come_from_any_of_the_usual_files(betae: Path, names: str) -> None
         ("test-queries.pkl", pickle.dumps({7: {1}}), "BetaE"),
     ],
 )
-def test_wrong_betae_files_are_named(betae: Path, file: str, content: Any, words: str) -> None:
+def test_bad_betae_files_are_named(betae: Path, file: str, content: Any, words: str) -> None:
     (betae / file).write_bytes(content.encode() if isinstance(content, str) else content)
     with pytest.raises(DataError, match=words):
         graph_and_queries(betae)
 
 
-def test_hostile_query_files_are_refused(betae: Path) -> None:
+def test_malicious_query_files_are_rejected(betae: Path) -> None:
     (betae / "test-queries.pkl").write_bytes(b"cos\nsystem\n(S'true'\ntR.")
     with pytest.raises(UnsafePickle):
         read_queries(betae, "test")
 
 
-def test_folders_that_are_nothing_say_so(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="no folder with a graph"):
+def test_folders_without_a_graph_are_rejected(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="not a folder with a graph"):
         open_graph(tmp_path)
     with pytest.raises(DataError, match="no file or folder"):
         open_graph(tmp_path / "nothing")
@@ -163,7 +163,7 @@ def test_folders_that_are_nothing_say_so(tmp_path: Path) -> None:
 
 @pytest.fixture
 def lmpnn(tmp_path: Path) -> Path:
-    """The same graph in LMPNN's form: each file holds the ones before it."""
+    """The same graph in LMPNN's format: each file includes the ones before it."""
     folder = tmp_path / "toy-lmpnn"
     folder.mkdir()
     index = {
@@ -184,7 +184,7 @@ def lmpnn(tmp_path: Path) -> Path:
     return folder
 
 
-def test_lmpnn_folders(lmpnn: Path, betae: Path) -> None:
+def test_lmpnn_folders_can_be_read(lmpnn: Path, betae: Path) -> None:
     graph = open_graph(lmpnn)
     assert graph.triples().tolist() == open_graph(betae).triples().tolist()
     assert graph.triples("test").tolist() == open_graph(betae).triples("test").tolist()
@@ -193,7 +193,7 @@ def test_lmpnn_folders(lmpnn: Path, betae: Path) -> None:
     assert all(verify_group(group, graph, "test").is_perfect for group in groups)
 
 
-def test_lmpnn_triples_may_be_names(lmpnn: Path) -> None:
+def test_lmpnn_triples_may_use_names(lmpnn: Path) -> None:
     (lmpnn / "train_kg.tsv").write_text("a\t+r\tb\n")
     assert open_graph(lmpnn).triples("train").tolist() == [[0, 0, 1]]
 
@@ -209,7 +209,7 @@ def test_lmpnn_triples_may_be_names(lmpnn: Path) -> None:
         ("pni", "((r1(s1,e1))&(!(r2(e1,f))))&(r3(s2,f))"),
     ],
 )
-def test_lmpnn_formulas_are_read_as_their_answers_mean(name: str, formula: str) -> None:
+def test_lmpnn_formulas_get_the_meaning_of_their_answers(name: str, formula: str) -> None:
     assert lmpnn_template(formula) == shape(name)
 
 
@@ -221,18 +221,18 @@ def test_lmpnn_formulas_are_read_as_their_answers_mean(name: str, formula: str) 
         ("kgindex.json", "{", "damaged"),
         ("train_kg.tsv", "a\tb\n", "line 1"),
         ("train_kg.tsv", "x\ty\tz\n", "line 1"),
-        ("test-qaa.json", "[]", "LMPNN's form"),
-        ("test-qaa.json", '{"r1(s1": [[{}, {}, {}]]}', "LMPNN's form"),
-        ("test-qaa.json", '{"r1(s1,f)": [[{"s1": 1}, {}, {}]]}', "LMPNN's form"),
+        ("test-qaa.json", "[]", "LMPNN's format"),
+        ("test-qaa.json", '{"r1(s1": [[{}, {}, {}]]}', "LMPNN's format"),
+        ("test-qaa.json", '{"r1(s1,f)": [[{"s1": 1}, {}, {}]]}', "LMPNN's format"),
     ],
 )
-def test_wrong_lmpnn_files_are_named(lmpnn: Path, file: str, text: str, words: str) -> None:
+def test_bad_lmpnn_files_are_named(lmpnn: Path, file: str, text: str, words: str) -> None:
     (lmpnn / file).write_text(text)
     with pytest.raises(DataError, match=words):
         graph_and_queries(lmpnn)
 
 
-# --- the real ones --------------------------------------------------------------------------
+# --- the real benchmarks --------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -243,7 +243,7 @@ def nell(benchmarks: Path) -> tuple[KnowledgeGraph, list[QueryGroup]]:
 Nell: TypeAlias = tuple[KnowledgeGraph, list[QueryGroup]]
 
 
-def test_all_official_answers_of_nell_are_ours(nell: Nell) -> None:
+def test_we_reproduce_all_official_answers_of_nell(nell: Nell) -> None:
     graph, groups = nell
     assert {group.name for group in groups} == {*SHAPES} - {"pni-exists"}
     assert sum(len(group) for group in groups) == 77_021
@@ -251,28 +251,28 @@ def test_all_official_answers_of_nell_are_ours(nell: Nell) -> None:
     assert [row.shape for row in found if not row.is_perfect] == []
 
 
-def test_some_not_is_not_what_the_official_pni_answers_mean(nell: Nell) -> None:
-    """The check above can fail: read as ∃¬, most pni answers disagree."""
+def test_the_official_pni_answers_do_not_mean_some_not(nell: Nell) -> None:
+    """Shows that the test above can fail: read as ∃¬, most pni answers disagree."""
     graph, groups = nell
     (pni,) = [group for group in groups if group.name == "pni"]
     some = np.arange(200)
     sets = (pni.easy.take(some), pni.hard.take(some))
-    read_otherwise = shape("pni-exists")
-    few = QueryGroup("pni", read_otherwise, pni.entities[some], pni.relations[some], *sets)
+    some_not = shape("pni-exists")
+    few = QueryGroup("pni", some_not, pni.entities[some], pni.relations[some], *sets)
     assert verify_group(few, graph, "test").easy < 100
 
 
 @pytest.mark.parametrize(
     ("queries", "graph"), [("FB15k-237-q2b", "FB15k-237-betae"), ("NELL-q2b", "NELL-betae")]
 )
-def test_all_query2box_answers_are_ours(benchmarks: Path, queries: str, graph: str) -> None:
+def test_we_reproduce_all_query2box_answers(benchmarks: Path, queries: str, graph: str) -> None:
     triples = open_graph(benchmarks / graph)
     groups = read_queries(benchmarks / queries, "valid")
     assert len(groups) == 9
     assert all(verify_group(group, triples, "valid").is_perfect for group in groups)
 
 
-def test_the_missing_links_of_nell(nell: Nell) -> None:
+def test_the_missing_links_of_nell_are_as_published(nell: Nell) -> None:
     """Published shares: 94 to 99 % miss a single link; 3i 87 %, pi 50 %."""
     graph, groups = nell
     shares = {}
@@ -288,7 +288,7 @@ def test_the_missing_links_of_nell(nell: Nell) -> None:
     assert shares["1p"] == shares["2in"] == shares["2u"] == 100
 
 
-def test_the_training_pairs_of_fb15k_237(benchmarks: Path) -> None:
+def test_fb15k_237_has_the_known_number_of_training_pairs(benchmarks: Path) -> None:
     graph = open_graph(benchmarks / "FB15k-237-betae")
     assert graph.has_both_directions
     assert np.array_equal(graph.inverse_ids, np.arange(474) ^ 1)

@@ -1,4 +1,4 @@
-"""BetaE's tuples: every benchmark shape, both ways."""
+"""BetaE's tuples: every benchmark shape, in both directions."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ def numbered(structure: Any, numbers: Any) -> Any:
 
 
 @pytest.mark.parametrize("name", STRUCTURES)
-def test_each_shape_is_its_structure_read_literally(name: str) -> None:
+def test_each_shape_matches_its_structure(name: str) -> None:
     assert template_of(STRUCTURES[name]) == shape(name)
     assert name_of_structure(STRUCTURES[name]) == name
 
 
 @pytest.mark.parametrize("name", STRUCTURES)
-def test_tuples_come_back_as_they_went_in(name: str) -> None:
+def test_tuples_survive_a_round_trip(name: str) -> None:
     nested = numbered(STRUCTURES[name], count(1))
     assert structure_of(nested) == STRUCTURES[name]
     assert to_betae(from_betae(nested)) == nested
@@ -56,7 +56,7 @@ def test_all_fourteen_shapes_have_names() -> None:
     assert {*EPFO, *NEGATION} < {*SHAPES}
 
 
-def test_a_structure_that_nobody_named_is_read_all_the_same() -> None:
+def test_a_structure_without_a_name_can_be_read_too() -> None:
     deep = (((1, (2, 3)), (4, (5,)), (-1,)), (6, -2)), (7, (8,))
     assert str(from_betae(deep)) == (
         "?y : !exists ?x2 ?x1 ((#2(#1, ?x2) & #3(?x2, ?x1) | #5(#4, ?x1)) & #6(?x1, ?y)) "
@@ -65,7 +65,7 @@ def test_a_structure_that_nobody_named_is_read_all_the_same() -> None:
     assert to_betae(from_betae(deep)) == deep
 
 
-def test_backward_atoms_need_to_know_the_inverse() -> None:
+def test_reversed_atoms_need_the_inverse_relation() -> None:
     query = parse_formula("?y : #2(?y, #1)")
     assert to_betae(query, inverse=lambda relation: relation ^ 1) == (1, (3,))
     with pytest.raises(UnsupportedQuery, match="backwards"):
@@ -75,7 +75,7 @@ def test_backward_atoms_need_to_know_the_inverse() -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "?y : #1(#2, ?x) & !#3(?x, ?y) & #4(#5, ?y)",  # ∃¬ is what BetaE cannot say
+        "?y : #1(#2, ?x) & !#3(?x, ?y) & #4(#5, ?y)",  # BetaE cannot express ∃¬
         "?y : #1(?x, ?y) & #2(?y, ?x)",
         "?y : #1(?y, ?y)",
         "?y : #1(?x, ?y)",
@@ -83,7 +83,7 @@ def test_backward_atoms_need_to_know_the_inverse() -> None:
         "?y : #1(#2, ?x) & #3(?x, ?y) & #4(?x, ?z)",
     ],
 )
-def test_what_has_no_tuple_is_refused(text: str) -> None:
+def test_queries_without_a_tuple_are_rejected(text: str) -> None:
     with pytest.raises(UnsupportedQuery, match="no BetaE tuple"):
         to_betae(parse_formula(text))
 
@@ -91,12 +91,12 @@ def test_what_has_no_tuple_is_refused(text: str) -> None:
 @pytest.mark.parametrize(
     "junk", [1, (), (1,), (1, 2), ((1, (2,)), 3), (1, (-1,)), (1, (-2, 3)), "e", None]
 )
-def test_junk_is_refused(junk: Any) -> None:
+def test_junk_is_rejected(junk: Any) -> None:
     with pytest.raises(ClmptError):
         from_betae(junk)
 
 
-def test_bottomless_tuples_are_refused() -> None:
+def test_deeply_nested_tuples_are_rejected() -> None:
     nested: Any = (1, (2,))
     for _ in range(10_000):
         nested = (nested, (3,))

@@ -13,8 +13,8 @@ from safetensors.torch import load_file, save_file
 
 from clmpt.errors import DataError, WrongGraph
 from clmpt.graph.knowledge_graph import KnowledgeGraph
-from clmpt.predictors.checkpoint import open_predictor, save_predictor
 from clmpt.predictors.predictor import fresh_predictor, read_pretraining
+from clmpt.predictors.predictor_folder import open_predictor, save_predictor
 from clmpt.registry import PREDICTORS
 from toy import films
 
@@ -45,15 +45,15 @@ def test_what_is_saved_is_what_is_opened(model: str, tmp_path: Path) -> None:
 
 def test_an_existing_folder_is_left_alone(stored: Path) -> None:
     graph = KnowledgeGraph.from_triples(TRIPLES)
-    with pytest.raises(DataError, match="exists already"):
+    with pytest.raises(DataError, match="already exists"):
         save_predictor(stored, fresh_predictor(graph, read_pretraining({})), graph, {})
 
 
 @pytest.mark.parametrize(
     ("triples", "reason"),
     [
-        ([("b", "likes", "c"), ("c", "owns", "a")], "number 0 is 'a' for the model and 'b'"),
-        ([*TRIPLES, ("a", "likes", "Zoë")], "1 of the graph's 4 are not known to it .'Zoë'."),
+        ([("b", "likes", "c"), ("c", "owns", "a")], "number 0 is 'a' in the model and 'b'"),
+        ([*TRIPLES, ("a", "likes", "Zoë")], "1 of the graph's 4 are not in the model .'Zoë'."),
         ([("a", "likes", "b"), ("c", "owns", "a")], None),
         (TRIPLES[:2], "relation names: 1 of its 2 are not in the graph .'owns'."),
         ([("x", "likes", "b"), ("b", "likes", "c"), ("c", "owns", "x")], "1 of its 3 are not in"),

@@ -124,7 +124,7 @@ def test_runs_stand_side_by_side(home: Path, run: Path, tmp_path: Path, capsys: 
         "training.svg",
     }
     assert main(["report", str(run), "--out", str(tmp_path / "page")]) == 2
-    assert "exists already" in capsys.readouterr().err
+    assert "already exists" in capsys.readouterr().err
     assert main(["report", str(run), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)[0]["name"] == "CLMPT"
 

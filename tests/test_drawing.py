@@ -1,4 +1,4 @@
-"""Pictures of queries."""
+"""Drawings of queries."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from strategies import queries
 SVG = "{http://www.w3.org/2000/svg}"
 
 
-def test_the_picture_of_the_paper_as_text() -> None:
+def test_the_example_from_the_paper_as_text() -> None:
     query = parse_formula(
         '?who : directed(Mizoguchi, ?film) & !won(?film, "Golden Lion") & starred(?who, ?film)'
     )
@@ -28,7 +28,7 @@ def test_the_picture_of_the_paper_as_text() -> None:
     ]
 
 
-def test_not_some_is_drawn_apart_from_some_not() -> None:
+def test_not_some_is_drawn_differently_from_some_not() -> None:
     none = draw_text(parse_formula("?y : r(a, ?y) & !exists ?x (s(?x, ?y) & t(b, ?x))"))
     assert "✗─ there is no ?x with" in none
     some = draw_text(parse_formula("?y : r(a, ?y) & t(b, ?x) & !s(?x, ?y)"))
@@ -70,7 +70,7 @@ def test_every_term_and_relation_is_in_the_picture(name: str) -> None:
 
 @settings(max_examples=150)
 @given(queries())
-def test_any_query_can_be_drawn_inside_its_frame(query: Query) -> None:
+def test_any_query_is_drawn_inside_its_frame(query: Query) -> None:
     assert f"?{query.free.name}" in draw_text(query)
     root = ElementTree.fromstring(draw_svg(query))
     width, height = float(root.get("width", 0)), float(root.get("height", 0))

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clmpt.errors import DataError
-from clmpt.evaluation.links import evaluate_links, link_ranks
+from clmpt.evaluation.link_ranks import evaluate_links, link_ranks
 from clmpt.evaluation.ranks import Figures, figures, filtered_ranks
 from clmpt.predictors.predictor import fresh_predictor, read_pretraining
 from clmpt.queries.links import known_answers, links_of

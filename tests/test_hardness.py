@@ -33,18 +33,18 @@ def missing_links(graph: KnowledgeGraph, query: Query) -> dict[str, tuple[int, b
     return dict(zip(names, both, strict=True))
 
 
-def test_by_hand() -> None:
+def test_missing_links_counted_by_hand() -> None:
     graph = films()
-    # Tanaka: by Ugetsu, all known. Kyo too. Mifune: by Oharu, where his part is a missing link.
+    # Tanaka and Kyo: through Ugetsu, all known. Mifune: through Oharu, a missing link.
     found = missing_links(graph, parse_formula("?a : directed(Mizoguchi, ?f) & starred(?a, ?f)"))
     assert found == {"Kyo": (0, False), "Tanaka": (0, False), "Mifune": (1, False)}
-    # Sansho won and Tanaka played in it: both links are missing, and there is no other way.
+    # Sansho won and Tanaka starred in it: both links are missing, and there is no other way.
     both = missing_links(graph, parse_formula("?f : won(?f, Lion) & starred(Tanaka, ?f)"))
     assert both == {"Ugetsu": (0, False), "Sansho": (2, True)}
-    # Either way will do: the cheaper one counts.
+    # Either way is enough: the cheaper one counts.
     either = missing_links(graph, parse_formula("?f : won(?f, Lion) | directed(Mizoguchi, ?f)"))
     assert either["Sansho"] == (0, False)
-    # What must not hold costs nothing.
+    # Negated parts cost nothing.
     neither = missing_links(graph, parse_formula("?a : starred(?a, Oharu) & !starred(?a, Ugetsu)"))
     assert neither == {"Mifune": (1, True)}
 
@@ -88,7 +88,7 @@ def brute_force(graph: KnowledgeGraph, query: Query) -> dict[str, tuple[int, boo
 
 @settings(max_examples=150)
 @given(graphs(splits=("train", "test")), queries())
-def test_by_brute_force(graph: KnowledgeGraph, query: Query) -> None:
+def test_missing_links_counted_by_brute_force(graph: KnowledgeGraph, query: Query) -> None:
     if any(len(pattern.variables) > 3 or len(pattern.absent) > 3 for pattern in query.patterns):
         return
     written = list(atoms(query.body))

@@ -1,4 +1,4 @@
-"""Graphs: names, labels, views, inverses, and folders that open again or say why not."""
+"""Graphs: names, labels, views, inverses, and stored folders, sound or damaged."""
 
 from __future__ import annotations
 
@@ -72,12 +72,12 @@ def test_a_triple_in_two_splits_is_one_triple() -> None:
     assert [graph.view(name).index.triples for name in ("train", "test")] == [1, 2]
 
 
-def test_views_of_unknown_splits_say_which_there_are() -> None:
+def test_an_unknown_split_raises_an_error_that_lists_the_known_ones() -> None:
     with pytest.raises(UnknownSplit, match=r"no split 'valid'.*train, test"):
         films().view("valid")
 
 
-def test_views_of_views_see_the_whole_graph_again() -> None:
+def test_a_view_of_a_view_starts_from_the_whole_graph() -> None:
     graph = films()
     assert graph.view("train").view("test").index.triples == 3
     assert graph.view("train").view("train", "test").index.triples == graph.index.triples
@@ -106,19 +106,19 @@ def test_names_and_labels_resolve() -> None:
         graph.relations.resolve(Id(7))
 
 
-def test_errors_of_binding_point_into_the_text() -> None:
+def test_binding_errors_point_into_the_text() -> None:
     with pytest.raises(UnknownName, match=r"'directd' at column 6\. Did you mean 'directed'\?"):
         films().bind(parse_formula("?f : directd(Mizoguchi, ?f)"))
 
 
-def test_ids_and_names_translate_into_each_other() -> None:
+def test_names_become_ids_and_back() -> None:
     graph, query = films(), parse_formula("?f : directed(Mizoguchi, ?f)")
     assert str(graph.bind(query)) == "?f : #0(#0, ?f)"
     assert graph.named(graph.bind(query)) == query
 
 
 @given(st.lists(st.text(max_size=6), unique=True, max_size=30), st.text(max_size=3))
-def test_name_tables_find_what_they_hold(texts: list[str], prefix: str) -> None:
+def test_name_tables_find_their_names(texts: list[str], prefix: str) -> None:
     texts = [text for text in texts if text.isprintable() or not text]
     table = NameTable.of(texts)
     assert list(table) == texts
@@ -130,7 +130,7 @@ def test_name_tables_find_what_they_hold(texts: list[str], prefix: str) -> None:
         assert {table[n] for n in table.starting_with(prefix, 50)} == set(expected)
 
 
-def test_a_stored_graph_opens_as_it_was(tmp_path: Path) -> None:
+def test_a_stored_graph_opens_unchanged(tmp_path: Path) -> None:
     graph = films()
     graph.save(tmp_path / "films")
     again = KnowledgeGraph.open(tmp_path / "films")
@@ -150,12 +150,14 @@ def test_a_graph_in_memory_cannot_be_changed_either() -> None:
 
 def test_saving_never_overwrites(tmp_path: Path) -> None:
     films().save(tmp_path / "films")
-    with pytest.raises(DataError, match="exists already"):
+    with pytest.raises(DataError, match="already exists"):
         films().save(tmp_path / "films")
-    assert [path.name for path in tmp_path.iterdir()] == ["films"], "scratch folders stay behind"
+    assert [path.name for path in tmp_path.iterdir()] == ["films"], (
+        "scratch folders were left behind"
+    )
 
 
-def test_opening_what_is_no_graph_says_what_to_do(tmp_path: Path) -> None:
+def test_opening_something_else_says_what_to_do(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="no graph folder"):
         KnowledgeGraph.open(tmp_path / "nothing")
     with pytest.raises(DataError, match="clmpt import"):
@@ -164,7 +166,7 @@ def test_opening_what_is_no_graph_says_what_to_do(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["keys", "offsets", "neighbours", "splits", "entity_names_bytes"])
 @pytest.mark.parametrize("damage", ["cut", "gone", "junk", "pickle", "short"])
-def test_damaged_folders_are_refused(tmp_path: Path, name: str, damage: str) -> None:
+def test_damaged_folders_are_rejected(tmp_path: Path, name: str, damage: str) -> None:
     films().save(tmp_path / "films")
     path = tmp_path / "films" / f"{name}.npy"
     whole = np.load(path)
@@ -195,7 +197,7 @@ def test_damaged_folders_are_refused(tmp_path: Path, name: str, damage: str) -> 
         ("entity_names_order", 0, 10**6),
     ],
 )
-def test_wild_numbers_are_noticed_when_a_graph_opens(
+def test_invalid_numbers_are_noticed_when_a_graph_is_opened(
     tmp_path: Path, name: str, at: int, value: int
 ) -> None:
     films().save(tmp_path / "films")
@@ -210,19 +212,19 @@ def test_wild_numbers_are_noticed_when_a_graph_opens(
 @pytest.mark.parametrize(
     "text", ["", "{", "[]", '{"format": "other"}', '{"format": "clmpt graph 1"}']
 )
-def test_damaged_descriptions_are_refused(tmp_path: Path, text: str) -> None:
+def test_damaged_descriptions_are_rejected(tmp_path: Path, text: str) -> None:
     films().save(tmp_path / "films")
     (tmp_path / "films" / "graph.json").write_text(text)
     with pytest.raises(DataError):
         KnowledgeGraph.open(tmp_path / "films")
 
 
-def test_about_says_what_the_file_says(tmp_path: Path) -> None:
+def test_about_matches_the_stored_file(tmp_path: Path) -> None:
     films().save(tmp_path / "films")
     assert json.loads((tmp_path / "films" / "graph.json").read_text()) == films().about
 
 
-def test_too_many_splits_or_too_large_a_product_are_refused() -> None:
+def test_graphs_that_are_too_large_or_empty_are_rejected() -> None:
     builder = GraphBuilder()
     for number in range(9):
         builder.add(f"split{number}", "a", "r", "b")
@@ -230,7 +232,7 @@ def test_too_many_splits_or_too_large_a_product_are_refused() -> None:
         builder.build()
     with pytest.raises(DataError, match="more than one index can hold"):
         edges.build_index(2**28, 2**10, [])
-    with pytest.raises(DataError, match="not a single triple"):
+    with pytest.raises(DataError, match="no triples"):
         GraphBuilder().build()
 
 

@@ -1,4 +1,4 @@
-"""One-hop questions: every fact from both ends, once, whichever way the graph writes it."""
+"""One-hop questions: every fact from both ends, once, however the graph stores it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def facts(graph: KnowledgeGraph, links: Links) -> set[tuple[str, str, str]]:
     return set(found)
 
 
-def test_both_ways_of_writing_a_graph_ask_the_same() -> None:
+def test_graphs_with_and_without_inverses_ask_the_same() -> None:
     plain, doubled = random_graph(False), random_graph(True)
     for split in ("train", "test"):
         assert facts(plain, links_of(plain, split)) == facts(doubled, links_of(doubled, split))
@@ -66,7 +66,7 @@ def test_a_fact_and_its_reverse_in_different_splits_are_two_facts() -> None:
         assert links_of(graph, split).facts == 6
 
 
-def test_the_filter_knows_all_splits() -> None:
+def test_the_filter_covers_all_splits() -> None:
     graph = films()
     asked = links_of(graph, "test")
     known = known_answers(graph, asked)

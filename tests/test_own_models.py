@@ -15,11 +15,11 @@ import torch
 import clmpt
 from clmpt.cli.main import main
 from clmpt.errors import DataError, SettingError
-from clmpt.evaluation.evaluate import evaluate
+from clmpt.evaluation.measuring import evaluate
 from clmpt.queries.store import QueryGroup, QuerySet
-from clmpt.reasoners.checkpoint import open_reasoner, parameter_counts
 from clmpt.reasoners.message_passing.clmpt import CLMPT
 from clmpt.reasoners.model import ReasonerModel, read_reasoning
+from clmpt.reasoners.reasoner_folder import open_reasoner, parameter_counts
 from clmpt.registry import PREDICTORS, REASONERS, Registry
 from clmpt.settings import Reasoning
 from clmpt.storage.run_folder import read_log, read_summary

@@ -1,4 +1,4 @@
-"""The formula language: what it reads, and what it says when it cannot."""
+"""The formula language: what it parses, and the errors when it cannot."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from clmpt.logic.parser import parse, parse_formula
 X, Y = Variable("x"), Variable("y")
 
 
-def test_the_example_of_the_paper() -> None:
+def test_the_example_from_the_paper() -> None:
     text = (
         "?who : directed(Mizoguchi, ?film) & "
         '!won(?film, "Venice Film Festival Award") & starred(?who, ?film)'
@@ -63,7 +63,7 @@ def test_the_example_of_the_paper() -> None:
         ("?y : <http://e/r>(<http://e/a>, ?y)", '?y : "http://e/r"("http://e/a", ?y)'),
     ],
 )
-def test_several_ways_to_write_one_query(written: str, same_as: str) -> None:
+def test_one_query_can_be_written_in_several_ways(written: str, same_as: str) -> None:
     assert parse_formula(written) == parse_formula(same_as)
 
 
@@ -95,7 +95,7 @@ def test_python_operators_build_the_same_tree() -> None:
     assert (r & s) & r == r & (s & r)
 
 
-def test_some_not_and_not_some_print_apart() -> None:
+def test_some_not_and_not_some_are_distinguished() -> None:
     some = parse_formula("?y : r(a, ?x) & !s(?x, ?y) & t(b, ?y)")
     none = parse_formula("?y : !exists ?x (r(a, ?x) & s(?x, ?y)) & t(b, ?y)")
     assert some != none
@@ -105,14 +105,14 @@ def test_some_not_and_not_some_print_apart() -> None:
     ]
 
 
-def test_quantifiers_that_reuse_a_name_are_told_apart() -> None:
+def test_quantifiers_that_reuse_a_name_are_distinguished() -> None:
     query = parse_formula("?y : r(a, ?x) & s(?x, ?y) & !exists ?x (t(?x, ?y))")
     (pattern,) = query.patterns
     assert X in pattern.variables
     assert X not in pattern.absent[0].variables
 
 
-def test_de_morgan_on_the_normal_form() -> None:
+def test_the_normal_form_applies_de_morgan() -> None:
     union = parse_formula("?y : !(!r(a, ?y) & !s(b, ?y))")
     assert union.patterns == parse_formula("?y : r(a, ?y) | s(b, ?y)").patterns
     assert [str(part) for part in union.disjuncts()] == ["?y : r(a, ?y)", "?y : s(b, ?y)"]
@@ -147,7 +147,7 @@ def test_an_or_inside_a_negated_group_becomes_two_negated_groups() -> None:
         ("?y : r(#99999999999999999999, ?y)", QuerySyntaxError, 8, "too large"),
     ],
 )
-def test_refusals_say_where_and_what_to_do(
+def test_errors_say_where_and_what_to_do(
     text: str, kind: type[QueryError], column: int | None, words: str
 ) -> None:
     with pytest.raises(kind) as caught:
@@ -165,7 +165,7 @@ def test_positions_count_lines() -> None:
     assert "line 3, column 3" in str(caught.value)
 
 
-def test_queries_over_the_limits_are_refused_before_any_work() -> None:
+def test_queries_over_the_limits_are_rejected_before_any_work() -> None:
     many = " & ".join(f"r{number}(a, ?y)" for number in range(65))
     with pytest.raises(QueryTooLarge, match="64 atoms"):
         parse_formula(f"?y : {many}")
@@ -181,7 +181,7 @@ def test_queries_over_the_limits_are_refused_before_any_work() -> None:
     assert str(parse_formula("?y : " + "(" * 40_000 + "r(a, ?y)" + ")" * 40_000)) == "?y : r(a, ?y)"
 
 
-def test_bad_constructions_in_python_are_our_errors_too() -> None:
+def test_bad_formulas_built_in_python_raise_our_errors_too() -> None:
     for make in (
         lambda: And(()),
         lambda: Or((Atom(Name("r"), X, Y),)),
@@ -198,7 +198,7 @@ def test_variables_must_be_words() -> None:
         parse("SELECT ?e\u0301 { :a :r ?e\u0301 }")
 
 
-def test_parse_knows_its_three_languages() -> None:
+def test_parse_recognises_all_three_languages() -> None:
     formula = parse("?y : #1(#7, ?y)")
     assert parse("(7, (1,))") == formula
     assert parse("# a comment\nselect ?y { <urn:clmpt:id:7> <urn:clmpt:id:1> ?y }") == formula
@@ -214,6 +214,6 @@ def test_parse_knows_its_three_languages() -> None:
         ("?x : borders(?x, Ivory Coast)", "Put a name with spaces in quotation marks"),
     ],
 )
-def test_names_with_spaces_are_quoted(text: str, words: str) -> None:
+def test_names_with_spaces_must_be_quoted(text: str, words: str) -> None:
     with pytest.raises(QuerySyntaxError, match=words):
         parse(text)

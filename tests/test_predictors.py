@@ -99,9 +99,16 @@ def inferred(
 ) -> Tensor:
     """ρ from entity 0 across relation 1."""
     source, relation = predictor.entities_ED[:1].detach(), torch.tensor([1])
-    if to_head:
-        return predictor.infer_head(relation, source, negated=negated, penalty=penalty).detach()
-    return predictor.infer_tail(source, relation, negated=negated, penalty=penalty).detach()
+    ways = torch.tensor([to_head]), torch.tensor([negated])
+    return predictor.infer(source, relation, *ways, penalty).detach()
+
+
+def to_tail(
+    predictor: EmbeddingPredictor, source: Tensor, relation: Tensor, penalty: float | None = None
+) -> Tensor:
+    """ρ from head to tail, not negated."""
+    no = torch.zeros_like(relation, dtype=torch.bool)
+    return predictor.infer(source, relation, no, no, penalty)
 
 
 def truth(predictor: EmbeddingPredictor, to_head: bool, negated: bool, x_1D: Tensor) -> Tensor:
@@ -177,13 +184,13 @@ def test_complex_messages_by_hand() -> None:
     )
     assert found.tolist() == [[5, 5], [1, 7], [-5, -5], [-1, -7]]
     # With λ = 1/3 the denominator is the square root of the length: ‖5 + 5i‖ = √50.
-    full = predictor.infer_tail(entities, torch.tensor([0]), penalty=1 / 3)
+    full = to_tail(predictor, entities, torch.tensor([0]), penalty=1 / 3)
     assert full.tolist()[0] == pytest.approx([5 / 50**0.25] * 2)
 
 
 def test_nothing_is_divided_by_zero() -> None:
     predictor = ComplEx(torch.zeros(1, 2), torch.zeros(1, 2), NO_INVERSES)
-    found = predictor.infer_tail(torch.zeros(1, 2), torch.tensor([0]), penalty=1.0)
+    found = to_tail(predictor, torch.zeros(1, 2), torch.tensor([0]), penalty=1.0)
     assert found.tolist() == [[0, 0]]
 
 
@@ -246,7 +253,7 @@ def test_an_exact_match_is_exact_among_many(model: str) -> None:
     predictor = PREDICTORS.find(model)(*tables, NO_INVERSES)
     head, relation = torch.arange(50), torch.zeros(50, dtype=torch.int64)
     with torch.no_grad():
-        arrived = predictor.infer_tail(predictor.entities_ED[head], relation)
-        predictor.entities_ED[100:150] = arrived
+        projected = to_tail(predictor, predictor.entities_ED[head], relation)
+        predictor.entities_ED[100:150] = projected
         found = predictor.score_tails(head, relation)[:, 100:150].diagonal()
         torch.testing.assert_close(found, predictor.score(head, relation, head + 100))

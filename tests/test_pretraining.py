@@ -20,11 +20,11 @@ from safetensors.torch import load_file
 from clmpt.cli.main import main
 from clmpt.compute.tensor_files import open_tensors, save_tensors
 from clmpt.errors import DataError, TrainingError
-from clmpt.evaluation.links import evaluate_links
+from clmpt.evaluation.link_ranks import evaluate_links
 from clmpt.graph.builder import GraphBuilder
 from clmpt.graph.knowledge_graph import KnowledgeGraph
-from clmpt.predictors.checkpoint import open_predictor
 from clmpt.predictors.predictor import fresh_predictor, read_pretraining
+from clmpt.predictors.predictor_folder import open_predictor
 from clmpt.queries.links import links_of
 from clmpt.registry import PREDICTORS
 from clmpt.storage.run_folder import RunFolder, is_finished, read_log
@@ -296,14 +296,14 @@ def test_other_settings_do_not_go_on_with_a_run(tmp_path: Path) -> None:
 
 def test_a_finished_run_is_not_begun_again(tmp_path: Path) -> None:
     list(pretrain(circle(), settings(), tmp_path / "run"))
-    with pytest.raises(DataError, match="finished already"):
+    with pytest.raises(DataError, match="already finished"):
         next(pretrain(circle(), settings(), tmp_path / "run"))
 
 
 def test_a_folder_of_someone_elses_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.txt").write_text("years of work")
-    with pytest.raises(DataError, match="exists already"):
+    with pytest.raises(DataError, match="already exists"):
         next(pretrain(circle(), settings(), tmp_path / "mine"))
     assert os.listdir(tmp_path / "mine") == ["thesis.txt"]
 

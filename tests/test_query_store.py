@@ -43,7 +43,7 @@ def same(left: QuerySet, right: QuerySet) -> bool:
     )
 
 
-def test_the_file_opens_as_it_was(tmp_path: Path) -> None:
+def test_a_stored_file_opens_unchanged(tmp_path: Path) -> None:
     queries, path = some_queries(), tmp_path / "test.queries"
     queries.save(path)
     again = QuerySet.open(path)
@@ -52,7 +52,7 @@ def test_the_file_opens_as_it_was(tmp_path: Path) -> None:
     assert not again.groups[0].easy.entities.flags.writeable
 
 
-def test_it_is_a_safetensors_file_that_others_can_read(tmp_path: Path) -> None:
+def test_other_tools_can_read_it_as_safetensors(tmp_path: Path) -> None:
     queries, path = some_queries(), tmp_path / "test.queries"
     queries.save(path)
     with safe_open(path, framework="np") as file:
@@ -60,18 +60,18 @@ def test_it_is_a_safetensors_file_that_others_can_read(tmp_path: Path) -> None:
         assert json.loads(file.metadata()["clmpt"])["groups"][2]["name"] == "pni"
 
 
-def test_a_file_without_queries_is_a_file(tmp_path: Path) -> None:
+def test_a_file_without_queries_can_be_opened(tmp_path: Path) -> None:
     QuerySet(()).save(tmp_path / "none.queries")
     assert len(QuerySet.open(tmp_path / "none.queries")) == 0
 
 
-def test_json_lines_come_back(tmp_path: Path) -> None:
+def test_json_lines_survive_a_round_trip(tmp_path: Path) -> None:
     queries, path = some_queries(), tmp_path / "test.jsonl"
     write_json_lines(queries, graph(), path)
     again = read_json_lines(path, graph())
     first = json.loads(path.read_text().splitlines()[0])
     assert first["shape"] == "1p"
-    assert same(queries, again), "shapes, ids and answers, inverse relations among them"
+    assert same(queries, again), "shapes, ids and answers, including inverse relations"
 
 
 @pytest.mark.parametrize(
@@ -86,7 +86,7 @@ def test_json_lines_come_back(tmp_path: Path) -> None:
         ('{"query": "?x : directed(Mizoguchi, ?x)", "easy": ["Nobody"]}', "Unknown entity"),
     ],
 )
-def test_wrong_lines_are_named(tmp_path: Path, line: str, words: str) -> None:
+def test_bad_lines_are_named(tmp_path: Path, line: str, words: str) -> None:
     path = tmp_path / "x.jsonl"
     path.write_text(line)
     with pytest.raises(DataError, match=words):
@@ -96,7 +96,7 @@ def test_wrong_lines_are_named(tmp_path: Path, line: str, words: str) -> None:
 @pytest.mark.parametrize(
     "damage", ["empty", "cut", "junk", "huge header", "bad offsets", "no metadata"]
 )
-def test_damaged_files_are_refused(tmp_path: Path, damage: str) -> None:
+def test_damaged_files_are_rejected(tmp_path: Path, damage: str) -> None:
     path = tmp_path / "test.queries"
     some_queries().save(path)
     whole = path.read_bytes()
@@ -124,7 +124,7 @@ def test_missing_files_are_named(tmp_path: Path) -> None:
         QuerySet.open(tmp_path / "nothing.queries")
 
 
-def test_answer_sets_can_be_picked_and_joined() -> None:
+def test_answer_sets_can_be_selected_and_joined() -> None:
     sets = AnswerSets(np.array([0, 2, 2, 3]), np.array([5, 7, 9]))
     assert [found.tolist() for found in sets.take(np.array([2, 0, 0]))] == [[9], [5, 7], [5, 7]]
     assert [found.tolist() for found in AnswerSets.joined([sets, sets])] == [[5, 7], [], [9]] * 2

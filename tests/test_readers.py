@@ -1,4 +1,4 @@
-"""Files of every kind that people have, and the ways they can be wrong."""
+"""Files of every kind, and the ways they can be wrong."""
 
 from __future__ import annotations
 
@@ -39,15 +39,15 @@ def names(graph: KnowledgeGraph) -> set[tuple[str, str, str]]:
 
 
 @pytest.mark.parametrize("ending", RDF)
-@pytest.mark.parametrize("packed", [False, True])
-def test_rdf_of_every_kind(tmp_path: Path, ending: str, packed: bool) -> None:
-    path = tmp_path / (f"films.{ending}" + ".gz" * packed)
+@pytest.mark.parametrize("gzipped", [False, True])
+def test_every_rdf_format_can_be_read(tmp_path: Path, ending: str, gzipped: bool) -> None:
+    path = tmp_path / (f"films.{ending}" + ".gz" * gzipped)
     data = RDF[ending].encode()
-    path.write_bytes(gzip.compress(data) if packed else data)
+    path.write_bytes(gzip.compress(data) if gzipped else data)
     graph, summary = read_graph([path])
     assert names(graph) == {("http://e/Mizoguchi", "http://e/directed", "http://e/Ugetsu")}
     assert summary.literals == 1
-    # Labels, English first; where there is none, the readable end of the IRI.
+    # Labels, English first; without one, the readable end of the IRI.
     assert graph.labels([0, 1]) == ["Mizoguchi", "Ugetsu Monogatari"]
     assert graph.relations.label(0) == "directed"
 
@@ -61,7 +61,7 @@ def test_literals_can_be_kept(tmp_path: Path) -> None:
     assert "1953" in graph.labels(range(len(graph.entities)))
 
 
-def test_blank_nodes_are_numbered_the_same_each_time(tmp_path: Path) -> None:
+def test_blank_nodes_are_numbered_the_same_way_every_time(tmp_path: Path) -> None:
     for name in ("one.ttl", "two.ttl"):
         (tmp_path / name).write_text("@prefix : <http://e/> . :a :r [ :s :b ] , [ :s :c ] .")
     paths = [tmp_path / "one.ttl", tmp_path / "two.ttl"]
@@ -88,7 +88,7 @@ def test_blank_nodes_are_numbered_the_same_each_time(tmp_path: Path) -> None:
         ("\ufeffa\tr\tb\nb\tr\tc d", "x.tsv", None),
     ],
 )
-def test_delimited_text_of_every_kind(
+def test_every_kind_of_delimited_text_can_be_read(
     tmp_path: Path, text: str, name: str, options: TextOptions | None
 ) -> None:
     (tmp_path / name).write_bytes(text.encode())
@@ -110,7 +110,7 @@ def test_a_first_row_of_single_letters_is_data_unless_it_is_a_known_header(tmp_p
     assert summary.headers == [str(path)]
 
 
-def test_other_encodings_can_be_named(tmp_path: Path) -> None:
+def test_other_encodings_can_be_chosen(tmp_path: Path) -> None:
     path = tmp_path / "x.tsv"
     path.write_bytes("é\tr\tß\n".encode("latin-1"))
     with pytest.raises(DataError, match=r"line 1 is not utf-8 text.*--encoding latin-1"):
@@ -120,7 +120,7 @@ def test_other_encodings_can_be_named(tmp_path: Path) -> None:
     }
 
 
-def test_files_become_splits_by_name_or_by_word(tmp_path: Path) -> None:
+def test_files_become_splits_by_name_or_by_prefix(tmp_path: Path) -> None:
     for name in ("train.tsv", "valid.txt", "more.tsv"):
         (tmp_path / name).write_text(f"{name[0]}\tr\tb\n")
     sources = [
@@ -134,7 +134,7 @@ def test_files_become_splits_by_name_or_by_word(tmp_path: Path) -> None:
     assert read_graph([tmp_path / "more.tsv"])[0].splits == ("facts",)
 
 
-def test_labels_come_from_a_table(tmp_path: Path) -> None:
+def test_labels_can_come_from_a_table(tmp_path: Path) -> None:
     (tmp_path / "x.tsv").write_text("Q1\tP1\tQ2\n")
     (tmp_path / "labels.tsv").write_text("Q1\tMizoguchi\nP1\tdirected\nQ9\tnobody\n")
     graph, _ = read_graph([tmp_path / "x.tsv"], [tmp_path / "labels.tsv"])
@@ -156,18 +156,20 @@ def test_labels_come_from_a_table(tmp_path: Path) -> None:
         ("x.csv", b'a,r,"' + b"x" * 200_000, "field"),
         ("x.csv", b'a,r,b\nc,r,"d\ne,r,f\n', "unexpected end of data"),
         ("x.tsv", b"\n\na\tr\tb\nc\n", "line 4: 1 column"),
-        ("x.tsv.gz", gzip.compress(b"a\tr\tb\n", mtime=0)[:10] + b"\xff" * 40, "to its end"),
-        ("x.tsv.gz", gzip.compress(b"a\tr\tb\n" * 1000, mtime=0)[:40], "cannot be read to its end"),
-        ("x.bin", b"a\tr\tb", "no ending that says"),
+        ("x.tsv.gz", gzip.compress(b"a\tr\tb\n", mtime=0)[:10] + b"\xff" * 40, "to the end"),
+        ("x.tsv.gz", gzip.compress(b"a\tr\tb\n" * 1000, mtime=0)[:40], "cannot be read to the end"),
+        ("x.bin", b"a\tr\tb", "unknown file extension"),
         ("x.tsv.gz", gzip.compress(b"a\tr\t" + b"b" * 2_000_000, mtime=0), "line 1 is longer"),
         ("x.nt", b"<a> <b> nonsense", "line 1"),
         ("x.ttl", b"@prefix : <http://e/> . :a :b", "is not Turtle"),
         ("x.rdf", b"<rdf", "is not Rdf-Xml|cannot be read"),
         ("x.nt", b'<http://e/a> <http://e/r> "only a literal" .', "--literals"),
-        ("x.nt.gz", gzip.compress(b"<a> <b> <c> .", mtime=0)[:10] + b"\xff" * 40, "to its end"),
+        ("x.nt.gz", gzip.compress(b"<a> <b> <c> .", mtime=0)[:10] + b"\xff" * 40, "to the end"),
     ],
 )
-def test_wrong_files_are_told_apart(tmp_path: Path, name: str, data: bytes, words: str) -> None:
+def test_each_kind_of_bad_file_has_its_own_error(
+    tmp_path: Path, name: str, data: bytes, words: str
+) -> None:
     (tmp_path / name).write_bytes(data)
     with pytest.raises(DataError, match=words) as caught:
         read_graph([tmp_path / name])
@@ -180,12 +182,12 @@ def test_missing_files_are_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("ending", ["tsv", "nt", "tsv.gz", "nt.gz"])
-def test_what_is_exported_comes_back(tmp_path: Path, ending: str) -> None:
+def test_an_exported_graph_can_be_imported_again(tmp_path: Path, ending: str) -> None:
     graph = films()
     path = tmp_path / f"films.{ending}"
     assert export_graph(graph, path) == 14
     assert names(read_graph([path])[0]) == names(graph)
-    with pytest.raises(DataError, match="exists already"):
+    with pytest.raises(DataError, match="already exists"):
         export_graph(graph, path)
 
 
@@ -200,7 +202,7 @@ def test_any_names_survive_n_triples(tmp_path_factory: pytest.TempPathFactory, r
     assert names(read_graph([path], keep_literals=True)[0]) == names(graph)
 
 
-def test_names_that_tsv_cannot_hold_are_refused(tmp_path: Path) -> None:
+def test_names_that_tsv_cannot_hold_are_rejected(tmp_path: Path) -> None:
     graph = KnowledgeGraph.from_triples([("a\tb", "r", "c")])
     with pytest.raises(DataError, match=r"Export to \.nt"):
         export_graph(graph, tmp_path / "x.tsv")
@@ -224,7 +226,7 @@ def test_names_that_look_like_something_else_survive_n_triples(tmp_path: Path, n
     assert names(read_graph([tmp_path / "x.nt"])[0]) == names(graph)
 
 
-def test_columns_beyond_the_row_are_refused(tmp_path: Path) -> None:
+def test_columns_beyond_the_row_are_rejected(tmp_path: Path) -> None:
     (tmp_path / "x.tsv").write_text("a\tr\tb\n")
     with pytest.raises(DataError, match="3 column"):
         read_graph([tmp_path / "x.tsv"], options=TextOptions(columns=(0, 1, 8)))

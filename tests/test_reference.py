@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from clmpt.cli.parser import command_parser
+from clmpt.cli.command_line import command_parser
 
 ROOT = Path(__file__).parents[1]
 SPEC = importlib.util.spec_from_file_location("reference", ROOT / "tools" / "reference.py")

@@ -14,7 +14,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from clmpt.evaluation.evaluate import evaluate
+from clmpt.evaluation.measuring import evaluate
 from clmpt.evaluation.ranks import Figures
 from clmpt.evaluation.report import Report, ShapeResult
 from clmpt.graph.builder import GraphBuilder

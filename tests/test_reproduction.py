@@ -13,7 +13,7 @@ import pytest
 from clmpt.cli.main import main
 from clmpt.experiments.recipes import read_recipe
 from clmpt.experiments.records import variants_in
-from clmpt.experiments.reproduction import Recipe, reproduce, stages_of
+from clmpt.experiments.reproduction import Recipe, experiment_stages, reproduce
 from clmpt.graph.opening import open_graph
 from clmpt.progress import Progress
 from clmpt.queries.store import QuerySet
@@ -112,7 +112,9 @@ def test_a_plan_lists_stages_in_the_order_they_are_done(
     recipe = Recipe.of(read_recipe(home / "tiny.toml"))
     reproduce(open_graph(data), data, recipe, out, progress=lambda now: seen.append(now.stage))
     assert list(dict.fromkeys(seen)) == planned
-    assert [stage.name for stage in stages_of(recipe, open_graph(data), data, out)] == planned
+    assert [
+        stage.name for stage in experiment_stages(recipe, open_graph(data), data, out)
+    ] == planned
 
 
 def test_official_queries_that_come_later_are_used(
@@ -288,7 +290,7 @@ def test_other_folders_are_refused(home: Path, tmp_path: Path, capsys: Captured)
     mine.mkdir()
     (mine / "thesis.txt").write_text("precious")
     assert main(arguments(home, mine)) == 2
-    assert "exists already" in capsys.readouterr().err
+    assert "already exists" in capsys.readouterr().err
     facts = tmp_path / "facts.tsv"
     facts.write_text("a\tb\tc\n")
     words = arguments(home, tmp_path / "new")

@@ -1,4 +1,4 @@
-"""Sampled queries keep the protocol, for the named shapes and for any other."""
+"""Sampled queries follow the protocol, for the named shapes and for any other."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ def queries_of(group: QueryGroup, graph: KnowledgeGraph) -> list[Query]:
 
 @pytest.mark.parametrize("name", SHAPES)
 @pytest.mark.parametrize("both_directions", [False, True])
-def test_every_shape_keeps_the_protocol(name: str, both_directions: bool) -> None:
+def test_every_shape_follows_the_protocol(name: str, both_directions: bool) -> None:
     graph = random_graph(both_directions)
     group = sample(shape(name), graph, TEST, 60, seed=1)
     assert len(group) == 60
     asked = queries_of(group, graph)
-    assert len({str(query) for query in asked}) == 60, "a query came twice"
+    assert len({str(query) for query in asked}) == 60, "a query was sampled twice"
     for number, query in enumerate(asked):
         easy, full = solve(query, graph.view("train")), solve(query, graph)
         assert set(group.easy[number].tolist()) == easy
@@ -65,32 +65,32 @@ def test_each_negation_removes_something(name: str) -> None:
         assert solve(query, graph.view("train")) < solve(without, graph.view("train"))
 
 
-def test_chains_never_turn_back_by_the_relation_they_came() -> None:
+def test_chains_never_go_back_along_the_relation_they_came_by() -> None:
     for both_directions in (False, True):
         graph = random_graph(both_directions)
         half = len(graph.relations)
         group = sample(shape("3p"), graph, TRAIN, 500, seed=3)
         for row in group.relations.tolist():
-            for came, goes in ((row[0], row[1]), (row[1], row[2])):
+            for first, second in ((row[0], row[1]), (row[1], row[2])):
                 if both_directions:
-                    assert graph.inverse_ids[came] != goes
+                    assert graph.inverse_ids[first] != second
                 else:
-                    assert (came + half) % (2 * half) != goes
+                    assert (first + half) % (2 * half) != second
 
 
-def test_negated_chains_do_not_turn_back_either() -> None:
+def test_negated_chains_do_not_go_back_either() -> None:
     graph = random_graph(both_directions=False)
     half = len(graph.relations)
     for first, second, _ in sample(shape("pni"), graph, TRAIN, 300, seed=3).relations.tolist():
         assert (first + half) % (2 * half) != second
 
 
-def test_a_shape_may_ask_for_one_relation_there_and_back() -> None:
+def test_a_shape_may_use_one_relation_there_and_back() -> None:
     graph = random_graph(both_directions=False)
-    beside = sample(shape("?y : $r($s, ?x) & $r(?y, ?x)"), graph, TRAIN, 50, seed=3)
-    assert len(beside) == 50
-    # Whoever stands beside is not merely the one we started from.
-    answers = zip(beside.entities[:, 0].tolist(), beside.easy, strict=True)
+    siblings = sample(shape("?y : $r($s, ?x) & $r(?y, ?x)"), graph, TRAIN, 50, seed=3)
+    assert len(siblings) == 50
+    # The answers are not just the entity we started from.
+    answers = zip(siblings.entities[:, 0].tolist(), siblings.easy, strict=True)
     assert all(set(found.tolist()) - {start} for start, found in answers)
 
 
@@ -108,7 +108,7 @@ def test_a_symmetric_relation_is_not_asked_twice() -> None:
     graph = KnowledgeGraph.from_triples([*triples, ("a", "knows", "c")])
     group = sample(shape("1p"), graph, Protocol(("facts",), ("facts",)), 100, seed=0)
     asked = {str(query) for query in queries_of(group, graph)}
-    # Six people are married to one; a knows c, and c is known by a.
+    # Six people are married to someone; a knows c, and c is known by a.
     assert len(asked) == len(group) == 8
 
 
@@ -125,7 +125,7 @@ def test_a_cycle_read_backwards_is_the_same_query() -> None:
     assert len({str(query) for query in queries_of(loops, graph)}) == len(loops)
 
 
-def test_no_atom_is_intersected_with_itself_and_order_does_not_make_a_query_new() -> None:
+def test_atoms_are_not_repeated_and_their_order_does_not_matter() -> None:
     graph = random_graph(both_directions=False)
     group = sample(shape("2i"), graph, TRAIN, 3000, seed=4)
     pairs = list(zip(group.entities.tolist(), group.relations.tolist(), strict=True))
@@ -134,7 +134,7 @@ def test_no_atom_is_intersected_with_itself_and_order_does_not_make_a_query_new(
     assert len({frozenset(both) for both in atoms}) == len(atoms)
 
 
-def test_a_single_atom_is_enumerated_to_the_last() -> None:
+def test_the_groundings_of_a_single_atom_are_all_enumerated() -> None:
     graph = random_graph(both_directions=True).view("train")
     keys = {(h, r) for h, r, _ in graph.triples().tolist()}
     group = sample(shape("1p"), graph, TRAIN, 10**6, seed=0)
@@ -142,7 +142,7 @@ def test_a_single_atom_is_enumerated_to_the_last() -> None:
     assert found == keys
 
 
-def test_when_there_are_no_more_fewer_come_back() -> None:
+def test_fewer_are_returned_if_there_are_no_more() -> None:
     graph = KnowledgeGraph.from_triples([("a", "r", "b"), ("b", "r", "c")])
     facts = Protocol(("facts",), ("facts",))
     group = sample(shape("2p"), graph, facts, 100, seed=0)
@@ -151,7 +151,7 @@ def test_when_there_are_no_more_fewer_come_back() -> None:
     assert len(sample(shape("3i"), graph, facts, 100, seed=0)) == 0
 
 
-def test_the_cap_bounds_the_hard_answers() -> None:
+def test_the_cap_limits_the_answers() -> None:
     graph = random_graph(both_directions=False)
     capped = sample(shape("2p"), graph, Protocol(("train",), ("train", "test"), 2), 50, seed=5)
     assert capped.hard.counts.max() <= 2
@@ -159,7 +159,7 @@ def test_the_cap_bounds_the_hard_answers() -> None:
     assert capped.easy.counts.max() <= 3
 
 
-def test_the_seed_alone_decides() -> None:
+def test_the_result_depends_on_the_seed_alone() -> None:
     graph = random_graph(both_directions=False)
     one = sample(shape("pin"), graph, TEST, 700, seed=7)
     same = sample(shape("pin"), graph, TEST, 700, seed=7, workers=2)
@@ -174,16 +174,16 @@ def test_the_seed_alone_decides() -> None:
     "text",
     [
         "?y : $r1($s1, ?x) & $r2(?x, ?y) & $r3($s1, ?y)",  # a cycle through a constant
-        "?y : $r(?x, ?y) & $r(?y, ?x) & $q($s, ?x)",  # one relation in both places
-        "?y : r0($s1, ?x) & $r(?x, ?y)",  # a relation that is fixed
-        "?y : $r(e3, ?x) & $q(?x, ?y) & !$p(?y, $s)",  # an entity that is fixed
-        "?y : $r($s, ?y) & $q($t, ?x)",  # a part of its own
+        "?y : $r(?x, ?y) & $r(?y, ?x) & $q($s, ?x)",  # the same relation twice
+        "?y : r0($s1, ?x) & $r(?x, ?y)",  # a fixed relation
+        "?y : $r(e3, ?x) & $q(?x, ?y) & !$p(?y, $s)",  # a fixed entity
+        "?y : $r($s, ?y) & $q($t, ?x)",  # a disconnected part
         "?y : $r($s, ?y) & !exists ?x ($q(?x, ?y) & $p($t, ?x)) & !$o(?y, $u)",
-        "?y : $r($s, ?y) & $q($s, ?y)",  # one entity in both places
+        "?y : $r($s, ?y) & $q($s, ?y)",  # the same entity twice
         "?y : ($r($s, ?y) | $q($t, ?y)) & !$p(?y, $u)",  # one negation for two alternatives
     ],
 )
-def test_any_line_of_text_is_a_shape(text: str) -> None:
+def test_any_formula_can_be_a_shape(text: str) -> None:
     graph = random_graph(both_directions=False)
     group = sample(shape(text), graph, TRAIN, 30, seed=9)
     assert len(group) == 30
@@ -192,19 +192,19 @@ def test_any_line_of_text_is_a_shape(text: str) -> None:
         assert set(group.easy[number].tolist()) == solve(bound, graph.view("train"))
 
 
-def test_shapes_without_placeholders_are_refused() -> None:
+def test_shapes_without_placeholders_are_rejected() -> None:
     with pytest.raises(SamplingError, match="no placeholders"):
         sample(shape("?y : r(a, ?y)"), random_graph(False), TRAIN, 1, seed=0)
 
 
 @settings(max_examples=30, suppress_health_check=[HealthCheck.too_slow])
 @given(graphs(splits=("train", "test")), st.sampled_from([*SHAPES]), st.integers(0, 5))
-def test_no_graph_is_too_odd_to_sample_from(graph: KnowledgeGraph, name: str, seed: int) -> None:
+def test_any_graph_can_be_sampled_from(graph: KnowledgeGraph, name: str, seed: int) -> None:
     group = sample(shape(name), graph, TEST, 5, seed)
     assert (group.hard.counts > 0).all()
 
 
-def test_instantiating_puts_inverses_the_right_way_round() -> None:
+def test_instantiate_swaps_the_ends_of_inverse_relations() -> None:
     query = instantiate(shape("1p"), np.array([4]), np.array([7]), 5)
     (atom,) = query.patterns[0].atoms
     assert (atom.relation, atom.head, atom.tail) == (Id(2), Variable("y"), Id(4))

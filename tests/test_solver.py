@@ -21,11 +21,11 @@ from toy import ask, films
         ("?a : starred(?a, Ugetsu) & starred(?a, Rashomon)", {"Kyo"}),
         ("?f : directed(Mizoguchi, ?f) | won(?f, Lion)", {"Ugetsu", "Sansho", "Oharu", "Rashomon"}),
         ("?f : directed(Mizoguchi, ?f) & !won(?f, Lion)", {"Sansho", "Oharu"}),
-        # Someone else who played beside Kyo: the two-cycle through a film.
+        # Who starred with Kyo: a two-cycle through a film.
         ("?a : starred(Kyo, ?f) & starred(?a, ?f)", {"Kyo", "Tanaka", "Mifune"}),
-        # Nobody constant at all: directors of anything that won anything.
+        # No constants at all: directors of anything that won anything.
         ("?d : directed(?d, ?f) & won(?f, ?p)", {"Mizoguchi", "Kurosawa"}),
-        # A part that shares no variable must merely hold.
+        # A part that shares no variable only needs to hold.
         ("?f : directed(Kurosawa, ?f) & won(?x, Lion) & starred(Kyo, ?x)", {"Rashomon"}),
         ("?f : directed(Kurosawa, ?f) & starred(Mifune, Ugetsu)", set()),
         ("?f : directed(Kurosawa, ?f) & !starred(Mifune, Ugetsu)", {"Rashomon"}),
@@ -35,24 +35,24 @@ from toy import ask, films
         ),
     ],
 )
-def test_answers_can_be_checked_by_eye(question: str, answers: set[str]) -> None:
+def test_answers_are_exact(question: str, answers: set[str]) -> None:
     assert ask(films().view("train"), question) == answers
 
 
 def test_some_not_and_not_some_are_different_questions() -> None:
     train = films().view("train")
-    # Tanaka played in Oharu, which did not win: some film of hers did not.
+    # Tanaka starred in Oharu, which did not win: some film of hers did not.
     assert ask(train, "?a : starred(?a, ?f) & !won(?f, Lion)") == {"Tanaka"}
-    # Kyo and Mifune played only in films that won: none of theirs did not.
+    # Kyo and Mifune starred only in films that won: none of theirs did not.
     none = "?a : starred(?a, ?g) & !exists ?f (starred(?a, ?f) & !won(?f, Lion))"
     assert ask(train, none) == {"Kyo", "Mifune"}
-    # Nobody has no film that won.
+    # Everyone has a film that won.
     assert (
         ask(train, "?a : starred(?a, ?g) & !exists ?f (starred(?a, ?f) & won(?f, Lion))") == set()
     )
 
 
-def test_each_split_and_each_union_is_a_graph_of_its_own() -> None:
+def test_each_split_and_each_union_of_splits_can_be_asked() -> None:
     graph = films()
     question = "?a : starred(?a, ?f) & directed(Mizoguchi, ?f)"
     assert ask(graph.view("train"), question) == {"Kyo", "Tanaka"}
@@ -71,7 +71,7 @@ def test_self_loops_and_parallel_edges() -> None:
     assert ask(graph, "?y : likes(?x, ?y) & likes(?x, ?x) & likes(?y, ?y)") == {"a"}
 
 
-def test_a_triangle() -> None:
+def test_cycles() -> None:
     edges = [("a", "b"), ("b", "c"), ("c", "a"), ("c", "d"), ("d", "a")]
     graph = KnowledgeGraph.from_triples([(head, "r", tail) for head, tail in edges])
     assert ask(graph, "?x : r(?x, ?y) & r(?y, ?z) & r(?z, ?x)") == {"a", "b", "c"}

@@ -1,12 +1,14 @@
-"""SPARQL in and out, with the traps that others fell into."""
+"""SPARQL in and out, including its well-known pitfalls."""
 
 from __future__ import annotations
 
 import pytest
 
 from clmpt.errors import QueryError, QuerySyntaxError, QueryTooLarge, UnsafeQuery, UnsupportedQuery
+from clmpt.graph.knowledge_graph import KnowledgeGraph
 from clmpt.logic.parser import parse_formula
 from clmpt.logic.sparql import parse_sparql, sparql_text
+from toy import ask
 
 
 @pytest.mark.parametrize(
@@ -31,12 +33,12 @@ from clmpt.logic.sparql import parse_sparql, sparql_text
         ("SELECT ?y { :a%20b :r ?y }", '?y : r("a b", ?y)'),
         ("SELECT ?y { ?y :year 1953 }",
          '?y : year(?y, "\\"1953\\"^^<http://www.w3.org/2001/XMLSchema#integer>")'),
-        # A sub-query hides what it does not select: its ?x is not the outer ?x.
+        # A subquery hides what it does not select: its ?x is not the outer ?x.
         ("SELECT ?y { { SELECT ?y { :a :r ?x . ?x :s ?y } } ?y :t ?x }",
          "?y : exists ?x (r(a, ?x) & s(?x, ?y)) & t(?y, ?x)"),
     ],
 )  # fmt: skip
-def test_what_a_query_says(sparql: str, formula: str) -> None:
+def test_a_query_means_its_formula(sparql: str, formula: str) -> None:
     assert parse_sparql(sparql) == parse_formula(formula)
 
 
@@ -58,10 +60,19 @@ def test_minus_without_a_shared_variable_removes_nothing() -> None:
     )
 
 
-def test_minus_is_judged_branch_by_branch() -> None:
+def test_minus_applies_to_each_branch_separately() -> None:
     """Only the branch that binds ?z shares a variable with what is removed."""
     query = parse_sparql("SELECT ?y { { ?y :r ?z } UNION { ?y :s :a } MINUS { ?z :t :b } }")
     assert query == parse_formula("?y : r(?y, ?z) & !t(?z, b) | s(?y, a)")
+
+
+@pytest.mark.parametrize(
+    "group", ["MINUS { ?x :r0 [] } . ?x :r0 ?x", "?z :r0 ?z . MINUS { ?x :r0 [] }"]
+)
+def test_minus_inside_exists_needs_a_shared_variable_in_its_own_group(group: str) -> None:
+    """That ?x is bound outside does not count, so the group matches and e0 is filtered out."""
+    graph = KnowledgeGraph.from_triples([("e0", "r0", "e0")])
+    assert ask(graph, f"SELECT ?x {{ ?x :r0 ?x . FILTER NOT EXISTS {{ {group} }} }}") == set()
 
 
 def test_outer_variables_reach_a_minus_inside_exists() -> None:
@@ -69,7 +80,7 @@ def test_outer_variables_reach_a_minus_inside_exists() -> None:
     assert query == parse_formula("?x : r(?x, ?y) & !exists ?z (s(?y, ?z) & !t(?z, ?x))")
 
 
-def test_what_a_sub_query_does_not_select_is_its_own_even_inside_exists() -> None:
+def test_unselected_variables_of_a_subquery_are_local_even_inside_exists() -> None:
     query = parse_sparql(
         "SELECT ?x { ?x :r ?y FILTER NOT EXISTS { { SELECT ?y { ?y :s ?z "
         "FILTER NOT EXISTS { ?z :t ?x } } } } }"
@@ -79,18 +90,18 @@ def test_what_a_sub_query_does_not_select_is_its_own_even_inside_exists() -> Non
     assert [variable.name for variable in inner.variables] == ["x_1"]
 
 
-def test_a_filter_sees_its_own_group_only() -> None:
-    """The ?x of the inner filter is not the outer ?x: the inner group does not bind that."""
+def test_a_filter_sees_only_its_own_group() -> None:
+    """The ?x of the inner filter is not the outer ?x: the inner group does not bind it."""
     query = parse_sparql("SELECT ?x { ?x :r ?y { ?y :s ?w FILTER NOT EXISTS { ?x :t ?w } } }")
     assert query == parse_formula("?x : r(?x, ?y) & s(?y, ?w) & !exists ?x (t(?x, ?w))")
 
 
-def test_star_selects_what_is_bound_not_what_must_be_absent() -> None:
+def test_star_selects_bound_variables_not_negated_ones() -> None:
     for absent in ("FILTER NOT EXISTS { ?x :s ?y }", "MINUS { ?x :s ?y }"):
         assert parse_sparql(f"SELECT * {{ ?x :r :a {absent} }}").free.name == "x"
 
 
-def test_variables_and_prefixes_may_be_called_like_keywords() -> None:
+def test_variables_and_prefixes_may_be_named_like_keywords() -> None:
     assert parse_sparql("SELECT ?from { :a :from ?from }").free.name == "from"
     assert (
         parse_sparql("PREFIX ask: <http://e/> SELECT ?load { ask:a ask:b ?load }").free.name
@@ -98,7 +109,7 @@ def test_variables_and_prefixes_may_be_called_like_keywords() -> None:
     )
 
 
-def test_literals_are_asked_for_as_they_are_written() -> None:
+def test_literals_keep_their_spelling() -> None:
     integer = "http://www.w3.org/2001/XMLSchema#integer"
     assert parse_sparql("SELECT ?x { ?x :r 042 }").body.tail.text == f'"042"^^<{integer}>'
     assert parse_sparql('SELECT ?x { ?x :r "a\\nb"@EN }').body.tail.text == '"a\\nb"@en'
@@ -137,11 +148,11 @@ def test_limit_is_kept_but_is_not_part_of_the_question() -> None:
         ("SELECT * { ?x :r ?y }", UnsafeQuery, 1, "one free variable"),
         ("SELECT ?y { :a :r ?x }", UnsafeQuery, 9, "does not occur"),
         ("SELECT ?y { }", UnsafeQuery, None, "without any triple"),
-        ("SELECT ?y { :a :r ?y", QuerySyntaxError, None, "no SPARQL"),
+        ("SELECT ?y { :a :r ?y", QuerySyntaxError, None, "not SPARQL"),
         ("SELECT ?y { e:a :r ?y }", QuerySyntaxError, None, "prefix"),
     ],
 )
-def test_refusals_name_what_is_refused_and_where(
+def test_errors_name_what_is_unsupported_and_where(
     sparql: str, kind: type[QueryError], column: int | None, words: str
 ) -> None:
     with pytest.raises(kind) as caught:
@@ -158,7 +169,7 @@ def test_words_inside_strings_and_comments_are_not_keywords() -> None:
     assert "OPTIONAL FROM x" in str(query)
 
 
-def test_deep_or_long_queries_are_refused_at_once() -> None:
+def test_deep_or_long_queries_are_rejected_at_once() -> None:
     with pytest.raises(QueryTooLarge, match="deep"):
         parse_sparql("SELECT ?y { " + "{" * 5000 + " :a :r ?y " + "}" * 5000 + " }")
     with pytest.raises(QueryTooLarge, match="longer"):
@@ -168,6 +179,6 @@ def test_deep_or_long_queries_are_refused_at_once() -> None:
         parse_sparql("SELECT ?y { " + " . ".join([unions] * 5) + " }")
 
 
-def test_placeholders_have_no_sparql() -> None:
+def test_placeholders_cannot_be_written_in_sparql() -> None:
     with pytest.raises(UnsupportedQuery, match=r"\$s1"):
         sparql_text(parse_formula("?y : r($s1, ?y)"))

@@ -1,4 +1,4 @@
-"""Facts hidden from training: nothing is lost, nothing gives a hidden fact away."""
+"""Held-out facts: none is lost, and none is given away by another."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def graph_of(rows: list[tuple[int, int, int]]) -> KnowledgeGraph:
 
 
 @given(TRIPLES, st.floats(0.01, 0.9), st.integers(0, 3))
-def test_every_fact_is_in_one_split_and_train_knows_every_name(
+def test_every_fact_is_in_one_split_and_every_name_in_train(
     rows: list[tuple[int, int, int]], share: float, seed: int
 ) -> None:
     graph = graph_of(rows)
@@ -51,7 +51,7 @@ def test_facts_between_the_same_two_entities_stay_together(
     assert not pairs[1] & pairs[2]
 
 
-def test_a_tenth_is_a_tenth_where_there_is_enough() -> None:
+def test_the_share_is_met_if_there_are_enough_facts() -> None:
     random = np.random.default_rng(0)
     rows = {tuple(row) for row in random.integers(0, [40, 3, 40], size=(500, 3)).tolist()}
     hidden = hold_out(graph_of(sorted(rows)), 0.1)
@@ -59,13 +59,13 @@ def test_a_tenth_is_a_tenth_where_there_is_enough() -> None:
     assert counts == [round(len(rows) / 20)] * 2
 
 
-def test_the_seed_decides() -> None:
+def test_the_split_depends_on_the_seed() -> None:
     graph = graph_of([(n, 0, (n + 1) % 10) for n in range(10)] + [(n, 1, n) for n in range(10)])
     first, same, other = (hold_out(graph, 0.3, seed).checksum for seed in (1, 1, 2))
     assert first == same != other
 
 
 @pytest.mark.parametrize("share", [0.0, 1.0, -0.1, float("nan")])
-def test_a_share_is_between_nothing_and_everything(share: float) -> None:
+def test_the_share_must_be_above_0_and_below_1(share: float) -> None:
     with pytest.raises(DataError, match="above 0 and below 1"):
         hold_out(graph_of([(0, 0, 1)]), share)

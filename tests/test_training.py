@@ -16,16 +16,16 @@ import torch
 from safetensors.torch import load_file
 
 from clmpt.errors import DataError, SettingError, TrainingError, WrongGraph
-from clmpt.evaluation.evaluate import evaluate
+from clmpt.evaluation.measuring import evaluate
 from clmpt.graph.builder import GraphBuilder
 from clmpt.graph.knowledge_graph import KnowledgeGraph
 from clmpt.logic.shapes import shape
-from clmpt.predictors.checkpoint import open_predictor
 from clmpt.predictors.complex import ComplEx
 from clmpt.predictors.predictor import read_pretraining
+from clmpt.predictors.predictor_folder import open_predictor
 from clmpt.queries.store import QuerySet
 from clmpt.reasoners.beam_search import BeamSearch
-from clmpt.reasoners.checkpoint import open_reasoner
+from clmpt.reasoners.reasoner_folder import open_reasoner
 from clmpt.sampling.sampler import Protocol, sample
 from clmpt.settings import Reasoning
 from clmpt.storage.run_folder import read_log
@@ -195,7 +195,7 @@ def test_queries_of_another_graph_are_refused(tmp_path: Path) -> None:
 def test_a_stored_reasoner_refuses_another_graph_and_damage(tmp_path: Path) -> None:
     run(tmp_path / "run", epochs=1)
     open_reasoner(tmp_path / "run", valid_graph())
-    with pytest.raises(WrongGraph, match="other entity names"):
+    with pytest.raises(WrongGraph, match="different entity names"):
         open_reasoner(tmp_path / "run", random_graph(False))
     about = (tmp_path / "run" / "reasoner.json").read_text()
     for old, new in (

@@ -1,4 +1,4 @@
-"""The graph of the world's countries: facts known by heart, and the whole consistent."""
+"""The graph of the world's countries: well-known facts, and consistency as a whole."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ for _head, _relation, _tail in TRIPLES:
     PAIRS[_relation].add((_head, _tail))
 COUNTRIES = {head for head, _ in PAIRS["region"]}
 
-# What each relation leads from and to.
+# The kinds of head and tail of each relation.
 KINDS = {
     "borders": ("country", "country"),
     "capital": ("country", "city"),
@@ -195,7 +195,7 @@ def listed(text: str) -> set[tuple[str, ...]]:
 
 
 def only_tail(relation: str) -> dict[str, str]:
-    """The tail of each head, of which there may be but one."""
+    """The tail of each head, which may have only one."""
     tails = dict(PAIRS[relation])
     assert len(tails) == len(PAIRS[relation])
     return tails
@@ -211,32 +211,32 @@ def kinds() -> dict[str, set[str]]:
     return kinds_of
 
 
-def test_known_facts_are_there() -> None:
+def test_known_facts_are_included() -> None:
     assert len(listed(TRUE)) >= 40
     assert listed(TRUE) <= set(TRIPLES)
 
 
-def test_known_errors_are_not_there() -> None:
+def test_known_errors_are_not_included() -> None:
     assert len(listed(FALSE)) >= 15
     assert not listed(FALSE) & set(TRIPLES)
 
 
-def test_false_facts_name_things_of_the_file_but_for_dropped_ones() -> None:
-    strangers = {name for fact in listed(FALSE) for name in fact[::2]} - set(kinds())
-    assert strangers == {"Bulgarian Lev", "Croatian Kuna", "Nur-Sultan"}
+def test_false_facts_use_names_in_the_file_except_for_dropped_ones() -> None:
+    unknown = {name for fact in listed(FALSE) for name in fact[::2]} - set(kinds())
+    assert unknown == {"Bulgarian Lev", "Croatian Kuna", "Nur-Sultan"}
 
 
-def test_a_line_is_three_names_between_tabs() -> None:
+def test_a_line_is_three_names_separated_by_tabs() -> None:
     assert all(len(triple) == 3 for triple in TRIPLES)
     assert all(name == " ".join(name.split()) != "" for triple in TRIPLES for name in triple)
 
 
-def test_lines_are_sorted_and_no_fact_is_there_twice() -> None:
+def test_lines_are_sorted_and_distinct() -> None:
     assert sorted(set(LINES)) == LINES
     assert FACTS.read_bytes() == "".join(f"{line}\n" for line in LINES).encode()
 
 
-def test_the_graph_is_neither_small_nor_large() -> None:
+def test_the_graph_is_neither_too_small_nor_too_large() -> None:
     assert 195 <= len(COUNTRIES) <= 250
     assert 700 <= len(kinds()) <= 2500
     assert 5000 <= len(LINES) <= 9000
@@ -248,21 +248,21 @@ def test_relations_can_be_typed_without_quotes() -> None:
     assert all(re.fullmatch("[a-z]+(_[a-z]+)*", relation) for relation in PAIRS)
 
 
-def test_every_name_is_of_one_kind() -> None:
+def test_every_name_has_one_kind() -> None:
     mixed = {name: found for name, found in kinds().items() if len(found) > 1}
     assert mixed == {}
     assert {name for name, found in kinds().items() if found == {"country"}} == COUNTRIES
 
 
-def test_no_two_names_differ_by_case_or_spaces_alone() -> None:
+def test_no_two_names_differ_only_in_case_or_spaces() -> None:
     looks = Counter("".join(name.casefold().split()) for name in kinds())
     assert [look for look, count in looks.items() if count > 1] == []
 
 
 def test_only_currencies_scripts_and_days_may_occur_once() -> None:
     uses = Counter(name for head, _, tail in TRIPLES for name in (head, tail))
-    lonely = {kind for name, found in kinds().items() if uses[name] == 1 for kind in found}
-    assert lonely <= {"currency", "script", "day"}
+    used_once = {kind for name, found in kinds().items() if uses[name] == 1 for kind in found}
+    assert used_once <= {"currency", "script", "day"}
 
 
 @pytest.mark.parametrize("relation", ["borders", "near"])
@@ -271,7 +271,7 @@ def test_neighbours_are_mutual(relation: str) -> None:
     assert not any(head == tail for head, tail in PAIRS[relation])
 
 
-def test_every_country_has_one_capital_that_lies_in_it() -> None:
+def test_every_country_has_one_capital_that_is_located_in_it() -> None:
     capitals = only_tail("capital")
     assert set(capitals) == COUNTRIES
     assert len(set(capitals.values())) == len(capitals)
@@ -282,7 +282,7 @@ def test_every_country_has_one_capital_that_lies_in_it() -> None:
     "relation",
     ["coast", "continent", "currency", "drives_on", "official_language", "week_starts_on"],
 )
-def test_every_country_has_it(relation: str) -> None:
+def test_every_country_has_the_relation(relation: str) -> None:
     assert {country for country, _ in PAIRS[relation]} == COUNTRIES
 
 
@@ -299,27 +299,27 @@ def test_a_country_is_on_the_continent_of_its_region() -> None:
     assert PAIRS["continent"] == expected | second
 
 
-def test_a_landlocked_country_has_no_coast_but_on_the_caspian_sea() -> None:
+def test_a_landlocked_country_has_no_coast_except_on_the_caspian_sea() -> None:
     landlocked = {country for country, sea in PAIRS["coast"] if sea == "landlocked"}
     seas = {sea for country, sea in PAIRS["coast"] if country in landlocked}
     assert len(landlocked) == 45
     assert seas == {"landlocked", "Caspian Sea"}
 
 
-def test_neighbours_share_a_continent_or_a_well_known_bridge() -> None:
+def test_neighbours_share_a_continent_with_three_known_exceptions() -> None:
     on = defaultdict(set)
     for country, continent in PAIRS["continent"]:
         on[country].add(continent)
     apart = {frozenset(pair) for pair in PAIRS["borders"] if not on[pair[0]] & on[pair[1]]}
-    bridges = [("Colombia", "Panama"), ("Indonesia", "Papua New Guinea"), ("Morocco", "Spain")]
-    assert apart == {frozenset(bridge) for bridge in bridges}
+    exceptions = [("Colombia", "Panama"), ("Indonesia", "Papua New Guinea"), ("Morocco", "Spain")]
+    assert apart == {frozenset(pair) for pair in exceptions}
 
 
 def test_every_city_is_in_one_country_and_one_time_zone() -> None:
     assert set(only_tail("located_in")) == set(only_tail("time_zone"))
 
 
-def test_the_clocks_of_near_cities_are_at_most_two_hours_apart() -> None:
+def test_time_zones_of_nearby_cities_are_at_most_two_hours_apart() -> None:
     def hours(offset: str) -> float:
         whole, _, minutes = offset.removeprefix("UTC").partition(":")
         return float(whole) + float(minutes or 0) / 60
@@ -338,11 +338,11 @@ def test_every_language_has_a_script() -> None:
     assert {language for language, _ in PAIRS["written_in"]} == languages
 
 
-def test_organisations_have_as_many_members_as_they_say() -> None:
+def test_organisations_have_the_known_number_of_members() -> None:
     assert Counter(tail for _, tail in PAIRS["member_of"]) == MEMBERS
 
 
-def test_the_provenance_counts_what_is_in_the_file() -> None:
+def test_the_counts_in_the_provenance_match_the_file() -> None:
     page = FACTS.with_name("PROVENANCE.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| `(\w+)` \| [^|]+ \| (\d+) \| ([^|]+), ([^|]+?) \|", page, re.MULTILINE)
     counts = {relation: int(count) for relation, count, _, _ in rows}
@@ -363,12 +363,12 @@ def assemble(out: Path) -> subprocess.CompletedProcess[str]:
         except PackageNotFoundError:
             pytest.skip(f"{package} is not installed: see tools/world/requirements.txt")
         if installed != pinned:
-            pytest.skip(f"{package} is {installed}, and the file was made with {pinned}")
+            pytest.skip(f"{package} is {installed}, but the file was made with {pinned}")
     command = [sys.executable, str(TOOL / "assemble.py"), "--out", str(out)]
     return subprocess.run(command, check=False, cwd=out.parent, capture_output=True, text=True)
 
 
-def test_the_pinned_packages_give_the_same_file(tmp_path: Path) -> None:
+def test_the_pinned_packages_reproduce_the_file(tmp_path: Path) -> None:
     made = tmp_path / "world.tsv"
     assert assemble(made).stderr == f"Wrote {made}.\n"
     assert made.read_bytes() == FACTS.read_bytes()

@@ -22,7 +22,7 @@ else:
     import tomli as tomllib
 
 import clmpt
-from clmpt.cli.parser import command_parser
+from clmpt.cli.command_line import command_parser
 from clmpt.experiments.recipes import Experiment, Fitting, Queries
 from clmpt.registry import REASONERS
 from clmpt.settings import Pretraining, Training
@@ -109,8 +109,8 @@ def settings() -> Iterator[str]:
         "the same names with `-` for `_`; an option overrides the recipe, and both override the "
         "defaults. An unknown name or a value of the wrong type is refused. `clmpt fit` starts "
         "from defaults by the size of the graph, which it prints. `[reasoning]` has one setting, "
-        "`reasoner`: `clmpt`, `lmpnn` or the path of a class of your own; each reasoner has a table "
-        "of its own below it.\n"
+        "`reasoner`: `clmpt`, `lmpnn` or the path of a class of yours; each reasoner has a table "
+        "below it.\n"
     )
     for name, (kind, used_by) in SETTINGS.items():
         yield f"\n## [{name}]\n\nUsed by {used_by}.\n\n"

@@ -1,6 +1,6 @@
-"""Every error a user can meet, as one small tree.
+"""Every error a user can see.
 
-Each says what was wrong, where, and what to do next. Anything else that escapes is a bug of ours.
+Each says what was wrong, where, and what to do next. Anything else that escapes is a bug.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """A place in a text; both numbers start at 1."""
+    """A place in a text; line and column count from 1."""
 
     line: int
     column: int
@@ -26,7 +26,7 @@ class ClmptError(Exception):
 
 
 class QueryError(ClmptError):
-    """A question that cannot be asked; `position` points into its text where that is known."""
+    """A query that cannot be answered; `position` is the place in its text, if known."""
 
     def __init__(self, problem: str, way_out: str = "", position: Position | None = None) -> None:
         self.problem, self.way_out, self.position = problem, way_out, position
@@ -36,15 +36,15 @@ class QueryError(ClmptError):
 
 
 class QuerySyntaxError(QueryError):
-    """Text that is no query."""
+    """Text that is not a query."""
 
 
 class UnsupportedQuery(QueryError):
-    """A query that is well formed but outside EFO-1, or not expressible in the asked-for form."""
+    """A well-formed query outside EFO-1, or one that the requested language cannot express."""
 
 
 class UnsafeQuery(QueryError):
-    """A variable that no positive atom binds, so that its values cannot be enumerated."""
+    """A variable that no positive atom binds, so its values cannot be enumerated."""
 
 
 class QueryTooLarge(QueryError):
@@ -80,18 +80,18 @@ class AmbiguousName(QueryError):
         shown = ", ".join(f"'{candidate}'" for candidate in candidates)
         more = f" and {total - len(candidates)} more" if total > len(candidates) else ""
         super().__init__(
-            f"Ambiguous label '{name}': {total} {kind} names have it",
+            f"Ambiguous label '{name}': {total} {kind} names share it",
             f"Use one of these instead: {shown}{more}.",
             position,
         )
 
 
 class DataError(ClmptError):
-    """A file or folder that is not what it should be."""
+    """A file or folder that is missing, damaged or not of the expected kind."""
 
 
 class UnsafePickle(DataError):
-    """A pickle that asks for more than plain containers, numbers and text."""
+    """A pickle of anything but plain containers, numbers and text."""
 
 
 class UnknownSplit(ClmptError):
@@ -103,12 +103,12 @@ class SamplingError(ClmptError):
 
 
 class SettingError(ClmptError):
-    """A setting that is unknown, out of range, or does not go with another."""
+    """A setting that is unknown, out of range, or in conflict with another."""
 
 
 class WrongGraph(DataError):
-    """A model that was made for a graph with other names."""
+    """A model that was made for a graph with different names."""
 
 
 class TrainingError(ClmptError):
-    """Training that cannot go on."""
+    """Training that cannot continue."""

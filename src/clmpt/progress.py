@@ -1,4 +1,4 @@
-"""How far long work has come: one value and one kind of callback for all of it."""
+"""How far long work has come."""
 
 from __future__ import annotations
 

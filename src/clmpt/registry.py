@@ -1,4 +1,4 @@
-"""Models by name: our own, those of installed packages, and any class by its dotted path.
+"""Models by name, path or entry point.
 
 A class is imported when it is first asked for, so listing names costs nothing.
 """

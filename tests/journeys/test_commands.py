@@ -1,4 +1,4 @@
-"""The commands as people run them, and what they say when something is off."""
+"""The commands as people run them, and their errors when something is wrong."""
 
 from __future__ import annotations
 
@@ -44,7 +44,9 @@ def test_from_a_file_to_an_answer(films: str, capsys: pytest.CaptureFixture[str]
     ]
 
 
-def test_sparql_and_formula_give_one_answer(films: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_sparql_and_formula_give_the_same_answers(
+    films: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     capsys.readouterr()
     sparql = "SELECT ?w { :Kenji%20Mizoguchi :directed ?f . ?w :starred%20in ?f } LIMIT 2"
     assert main(["solve", films, sparql, "--json"]) == 0
@@ -54,7 +56,7 @@ def test_sparql_and_formula_give_one_answer(films: str, capsys: pytest.CaptureFi
     assert document["query"] == '?w : directed("Kenji Mizoguchi", ?f) & "starred in"(?w, ?f)'
 
 
-def test_info_counts(films: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_info_shows_counts(films: str, capsys: pytest.CaptureFixture[str]) -> None:
     capsys.readouterr()
     assert main(["info", films, "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
@@ -75,9 +77,7 @@ def test_draw_translate_export(
     picture = tmp_path / "query.svg"
     assert main(["draw", "pni", "--svg", str(picture)]) == 0
     assert picture.read_text().startswith("<svg")
-    assert main(["draw", "pni", "--svg", str(picture)]) == 2, (
-        "it would have overwritten the picture"
-    )
+    assert main(["draw", "pni", "--svg", str(picture)]) == 2, "it must not overwrite the picture"
     capsys.readouterr()
     assert main(["translate", QUESTION, "--to", "sparql"]) == 0
     assert capsys.readouterr().out.startswith("SELECT DISTINCT ?who WHERE {")
@@ -115,7 +115,7 @@ def test_sample_and_convert(films: str, tmp_path: Path, capsys: pytest.CaptureFi
         assert main(["solve", films, query]) == 0
 
 
-def test_queries_of_another_graph_are_refused(
+def test_queries_of_another_graph_are_rejected(
     films: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out, other = str(tmp_path / "q.queries"), tmp_path / "other.tsv"
@@ -130,19 +130,19 @@ def test_queries_of_another_graph_are_refused(
     assert "was made from another graph" in capsys.readouterr().err
 
 
-def _sampling(out: Path, count: int) -> list[str]:
+def _sample_command(out: Path, count: int) -> list[str]:
     words = f"sample {FACTS} --shapes 1p 2p 3p 2in up --count {count} --workers 1 --out {out}"
     return words.split()
 
 
-def test_a_killed_sampling_resumes_and_ends_the_same(tmp_path: Path) -> None:
+def test_killed_sampling_resumes_with_the_same_result(tmp_path: Path) -> None:
     whole, cut = tmp_path / "whole.queries", tmp_path / "cut.queries"
     parts, script = tmp_path / "cut.queries.partial", str(Path(sys.executable).with_name("clmpt"))
-    assert main(_sampling(whole, 2000)) == 0
-    killed_when((parts / "1.queries").exists, [script, *_sampling(cut, 2000)])
+    assert main(_sample_command(whole, 2000)) == 0
+    killed_when((parts / "1.queries").exists, [script, *_sample_command(cut, 2000)])
     assert not cut.exists()
-    assert main(_sampling(cut, 7)) == 2, "other settings"
-    assert main(_sampling(cut, 2000)) == 0
+    assert main(_sample_command(cut, 7)) == 2, "other settings"
+    assert main(_sample_command(cut, 2000)) == 0
     assert cut.read_bytes() == whole.read_bytes()
     assert not parts.exists()
 
@@ -150,12 +150,12 @@ def test_a_killed_sampling_resumes_and_ends_the_same(tmp_path: Path) -> None:
 def test_ctrl_c_stops_cleanly(tmp_path: Path) -> None:
     out, script = tmp_path / "q.queries", str(Path(sys.executable).with_name("clmpt"))
     parts = tmp_path / "q.queries.partial"
-    said = interrupted_when((parts / "1.queries").exists, [script, *_sampling(out, 20_000)])
+    said = interrupted_when((parts / "1.queries").exists, [script, *_sample_command(out, 20_000)])
     assert "The same command resumes" in said
     assert not out.exists()
 
 
-def test_verify_tells_by_its_exit_code(benchmarks: Path) -> None:
+def test_the_exit_code_of_verify_says_whether_all_agree(benchmarks: Path) -> None:
     found = run(
         "verify", str(benchmarks / "NELL-q2b"), "--graph", str(benchmarks / "NELL-betae"), "--json"
     )
@@ -169,57 +169,58 @@ def test_verify_tells_by_its_exit_code(benchmarks: Path) -> None:
     assert "Traceback" not in wrong.stderr
 
 
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (["solve", "FILMS", '?x : directd("Kenji Mizoguchi", ?x)'], "Did you mean 'directed'?"),
-        (
-            ["solve", "FILMS", '?x : directed("Kenji Mizogushi", ?x)'],
-            "Did you mean 'Kenji Mizoguchi'?",
-        ),
-        (["solve", "FILMS", "?x : directed(?x)"], "column 17"),
-        (["solve", "FILMS", ""], "empty"),
-        (["solve", "FILMS", "?x : $r(?x, ?x)"], "$r"),
-        (["solve", "FILMS", QUESTION, "--split", "test"], "no split 'test'"),
-        (["solve", "FILMS", QUESTION, "--limit", "0"], "must be at least 1"),
-        (["solve", "NOWHERE", QUESTION], "no file or folder"),
-        (["info", "NOWHERE"], "no file or folder"),
-        (["import", "NOWHERE", "--out", "x"], "No such file"),
-        (["import", "FILMS", "FILMS", "--out", "x"], "a folder is imported alone"),
-        (["import", str(FILMS), "--out", "FILMS"], "exists already"),
-        (["import", str(FILMS), "--out", "x", "--columns", "1,2"], "three numbers"),
-        (["import", str(FILMS), "--out", "x", "--encoding", "klingon"], "no encoding"),
-        (["import", str(FILMS), "--out", "/proc/nope/x"], "cannot be written"),
-        (["export", "FILMS", "--out", "x.doc"], ".tsv or .nt"),
-        (["draw", "4p"], "starts with its free variable"),
-        (["sample", "FILMS", "--shapes", "4p", "--out", "x"], "no shape '4p'"),
-        (["sample", "FILMS", "--shapes", "2p=many", "--out", "x"], "NAME=COUNT"),
-        (["sample", "FILMS", "--shapes", "2p", "--out", "x", "--split", "test"], "no split 'test'"),
-        (["sample", "FILMS", "--shapes", "2p", "--out", "FILMS"], "exists already"),
-        (["queries", "NOWHERE"], "No such file"),
-        (["queries", str(FILMS)], "not a query file"),
-        (["queries", "x.jsonl"], "--graph"),
-        (["verify", "FILMS"], "no queries with answers"),
-        (["verify", "NOWHERE"], "no folder"),
-        (["translate", QUESTION, "--to", "betae"], "not yet resolved"),
-        (["translate", QUESTION, "--to", "betae"], "--graph FOLDER"),
-        (["solve", "FILMS", "2p"], "A shape is no question yet"),
-        (["solve", "FILMS", "(-5, (1,))"], "no BetaE query"),
-        (["solve", "FILMS", QUESTION, "--max-atoms", "1"], "--max-atoms"),
-        (["info", "x" * 300], "File name too long"),
-        (
-            ["sample", "FILMS", "--shapes", "2p", "--seed", "-1", "--out", "x"],
-            "must be a whole number of at least 0",
-        ),
-        (["sample", "FILMS", "--shapes", "2p=²", "--out", "x"], "NAME=COUNT"),
-        (["sample", "FILMS", "--shapes", "2p", "2p", "--out", "x"], "listed twice"),
-        (["sample", "FILMS", "--shapes", "?y : nothing($s, ?y)", "--out", "x"], "Unknown relation"),
-        (["import", "FILMS", "--out", "x", "--columns", "1,2,3"], "for files, not folders"),
-        (["import", str(FILMS), "--out", "x", "--columns", "1,2,9"], "3 column"),
-        (["nonsense"], "There is no command 'nonsense'"),
-        (["solve"], "required"),
-    ],
+# Arguments, and what the error must contain. FILMS is a stored graph, NOWHERE does not exist.
+BAD_INPUT = (
+    (["solve", "FILMS", '?x : directd("Kenji Mizoguchi", ?x)'], "Did you mean 'directed'?"),
+    (
+        ["solve", "FILMS", '?x : directed("Kenji Mizogushi", ?x)'],
+        "Did you mean 'Kenji Mizoguchi'?",
+    ),
+    (["solve", "FILMS", "?x : directed(?x)"], "column 17"),
+    (["solve", "FILMS", ""], "empty"),
+    (["solve", "FILMS", "?x : $r(?x, ?x)"], "$r"),
+    (["solve", "FILMS", QUESTION, "--split", "test"], "no split 'test'"),
+    (["solve", "FILMS", QUESTION, "--limit", "0"], "must be at least 1"),
+    (["solve", "NOWHERE", QUESTION], "no file or folder"),
+    (["info", "NOWHERE"], "no file or folder"),
+    (["import", "NOWHERE", "--out", "x"], "No such file"),
+    (["import", "FILMS", "FILMS", "--out", "x"], "import it on its own"),
+    (["import", str(FILMS), "--out", "FILMS"], "already exists"),
+    (["import", str(FILMS), "--out", "x", "--columns", "1,2"], "three numbers"),
+    (["import", str(FILMS), "--out", "x", "--encoding", "klingon"], "no encoding"),
+    (["import", str(FILMS), "--out", "/proc/nope/x"], "cannot be written"),
+    (["export", "FILMS", "--out", "x.doc"], ".tsv or .nt"),
+    (["draw", "4p"], "starts with its free variable"),
+    (["sample", "FILMS", "--shapes", "4p", "--out", "x"], "no shape '4p'"),
+    (["sample", "FILMS", "--shapes", "2p=many", "--out", "x"], "NAME=COUNT"),
+    (["sample", "FILMS", "--shapes", "2p", "--out", "x", "--split", "test"], "no split 'test'"),
+    (["sample", "FILMS", "--shapes", "2p", "--out", "FILMS"], "already exists"),
+    (["queries", "NOWHERE"], "No such file"),
+    (["queries", str(FILMS)], "not a query file"),
+    (["queries", "x.jsonl"], "--graph"),
+    (["verify", "FILMS"], "no queries with answers"),
+    (["verify", "NOWHERE"], "no folder"),
+    (["translate", QUESTION, "--to", "betae"], "not yet resolved"),
+    (["translate", QUESTION, "--to", "betae"], "--graph FOLDER"),
+    (["solve", "FILMS", "2p"], "A shape is not a query yet"),
+    (["solve", "FILMS", "(-5, (1,))"], "no BetaE query"),
+    (["solve", "FILMS", QUESTION, "--max-atoms", "1"], "--max-atoms"),
+    (["info", "x" * 300], "File name too long"),
+    (
+        ["sample", "FILMS", "--shapes", "2p", "--seed", "-1", "--out", "x"],
+        "must be a whole number of at least 0",
+    ),
+    (["sample", "FILMS", "--shapes", "2p=²", "--out", "x"], "NAME=COUNT"),
+    (["sample", "FILMS", "--shapes", "2p", "2p", "--out", "x"], "listed twice"),
+    (["sample", "FILMS", "--shapes", "?y : nothing($s, ?y)", "--out", "x"], "Unknown relation"),
+    (["import", "FILMS", "--out", "x", "--columns", "1,2,3"], "for files, not folders"),
+    (["import", str(FILMS), "--out", "x", "--columns", "1,2,9"], "3 column"),
+    (["nonsense"], "There is no command 'nonsense'"),
+    (["solve"], "required"),
 )
+
+
+@pytest.mark.parametrize(("arguments", "words"), BAD_INPUT)
 def test_bad_input_gets_one_clear_line_and_exit_code_2(
     films: str, tmp_path: Path, arguments: list[str], words: str
 ) -> None:
@@ -229,10 +230,10 @@ def test_bad_input_gets_one_clear_line_and_exit_code_2(
     assert words in found.stderr
     assert len(found.stderr.splitlines()) == 1
     assert found.stdout == ""
-    assert not list(tmp_path.glob("*.partial")), "a refused command leaves nothing behind"
+    assert not list(tmp_path.glob("*.partial")), "a rejected command must leave nothing behind"
 
 
-def test_names_cannot_break_lines_or_speak_to_the_terminal(tmp_path: Path) -> None:
+def test_names_cannot_break_lines_or_control_the_terminal(tmp_path: Path) -> None:
     path = tmp_path / "odd.csv"
     path.write_text('a,r,"b\n\x1b[31mred"\n')
     found = run("solve", str(path), "?x : r(a, ?x)")
@@ -241,7 +242,7 @@ def test_names_cannot_break_lines_or_speak_to_the_terminal(tmp_path: Path) -> No
     assert len(wrong.stderr.splitlines()) == 1
 
 
-def test_a_terminal_without_the_signs_gets_the_rest(films: str) -> None:
+def test_a_terminal_without_unicode_still_works(films: str) -> None:
     clmpt = str(Path(sys.executable).with_name("clmpt"))
     plain = {**os.environ, "PYTHONIOENCODING": "ascii"}
     for command in (["info", films], ["draw", "2p"]):
@@ -249,7 +250,7 @@ def test_a_terminal_without_the_signs_gets_the_rest(films: str) -> None:
         assert (found.returncode, found.stderr) == (0, b"")
 
 
-def test_a_full_disk_is_told(films: str) -> None:
+def test_a_full_disk_is_reported(films: str) -> None:
     if not Path("/dev/full").exists():
         pytest.skip("this system has no /dev/full")
     shell = f"{Path(sys.executable).with_name('clmpt')} info {films} > /dev/full"
@@ -258,8 +259,8 @@ def test_a_full_disk_is_told(films: str) -> None:
     assert "Traceback" not in found.stderr
 
 
-def test_help_is_quick_and_light() -> None:
-    """Help imports nothing heavy, and solving a formula nothing but numpy."""
+def test_help_imports_nothing_heavy() -> None:
+    """Solving a formula imports nothing heavy but numpy."""
     script = (
         "import sys; from clmpt.cli.main import main\n"
         "try: main({arguments!r})\nexcept SystemExit: pass\n"
@@ -302,7 +303,7 @@ def test_every_command_has_help_with_an_example() -> None:
         assert f"example:\n  clmpt {command}" in shown.stdout
 
 
-def test_a_closed_pipe_is_no_error(films: str) -> None:
+def test_a_closed_pipe_is_not_an_error(films: str) -> None:
     clmpt = Path(sys.executable).with_name("clmpt")
     shell = f"{clmpt} solve {films} '?x : \"starred in\"(?x, ?y)' | head -n 1"
     found = subprocess.run(

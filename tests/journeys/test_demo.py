@@ -25,7 +25,7 @@ def test_the_demonstration_from_the_first_line_to_the_last(world_model: Path) ->
     for stage in ("pre-training:", "training queries:", "training:", "test queries:", "measuring:"):
         assert stage in said
     assert "shape\tCLMPT\tbeam search\tqueries" in said
-    assert f"The model lies in {world_model}" in said
+    assert f"The model is in {world_model}" in said
     assert said.count(f"clmpt ask {world_model}") == 2
     assert "clmpt fit YOUR_FACTS.tsv" in said
 

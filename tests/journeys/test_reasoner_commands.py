@@ -65,7 +65,7 @@ def test_training_says_how_it_goes_and_what_is_next(
     assert "epoch 2/2, step 6/6: loss" in err
     assert main(["curve", str(tmp_path / "again"), "--json"]) == 0
     assert [line["epoch"] for line in json.loads(capsys.readouterr().out)] == [1, 2]
-    assert "finished already" in refused(capsys, *command)
+    assert "already finished" in refused(capsys, *command)
 
 
 def test_a_report_on_the_terminal_and_in_files(
@@ -85,7 +85,7 @@ def test_a_report_on_the_terminal_and_in_files(
     assert main([*command, "--json", "--shapes", "2p"]) == 0
     (only,) = json.loads(capsys.readouterr().out)["queries"]["shapes"]
     assert only == stored["shapes"][1]
-    assert "exists already" in refused(capsys, *command, "--report", str(folder))
+    assert "already exists" in refused(capsys, *command, "--report", str(folder))
     assert "no queries of shape 3p" in refused(capsys, *command, "--shapes", "3p")
 
 
@@ -157,7 +157,7 @@ def test_bad_input_is_refused_in_a_line(world: Path, tmp_path: Path, capsys: Cap
     assert "has 'training'; it may have" in refused(capsys, *_train(world, "new", *recipe))
     other = tmp_path / "other.tsv"
     other.write_text("a\tr\tb\n")
-    assert "other entity names" in refused(
+    assert "different entity names" in refused(
         capsys, "ask", reasoner, "?y : r(a, ?y)", "--graph", str(other)
     )
     queries = ["--queries", str(world / "train.queries")]

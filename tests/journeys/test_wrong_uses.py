@@ -1,4 +1,4 @@
-"""What people get wrong in their first ten minutes, and the one line that answers it."""
+"""What people get wrong in their first ten minutes, and the one-line error they get."""
 
 from __future__ import annotations
 
@@ -25,33 +25,33 @@ FILES = {
     "taken/mine.txt": b"mine",
 }
 UNSHARE = ("unshare", "--user", "--map-root-user", "--mount")
-NO_TEXT = "line 1 is not utf-8 text."
-# What is typed, and what is answered.
+NOT_TEXT = "line 1 is not utf-8 text."
+# Command, and error.
 WRONG = {
     "no such file": (
         "fit nothing.tsv --out new",
         "'nothing.tsv' cannot be read: No such file or directory.",
     ),
     "an empty file": ("fit empty.tsv --out new", "'empty.tsv' is empty."),
-    "two columns only": (
+    "only two columns": (
         "fit two.tsv --out new",
-        "'two.tsv', line 1: 2 column(s). Expected head, relation and tail; name another delimiter "
+        "'two.tsv', line 1: 2 column(s). Expected head, relation and tail; set another delimiter "
         "with --delimiter.",
     ),
     "binary junk": (
         "fit junk.tsv --out new",
-        f"'junk.tsv', {NO_TEXT.replace('1', '2')} It does not look like text at all. A graph is "
+        f"'junk.tsv', {NOT_TEXT.replace('1', '2')} It does not look like text at all. A graph is "
         "text with three columns, or RDF.",
     ),
     "another encoding": (
         "fit latin.tsv --out new",
-        f"'latin.tsv', {NO_TEXT} If it is text in another encoding, name that to 'clmpt import' or "
-        "'clmpt fit', for example: --encoding latin-1",
+        f"'latin.tsv', {NOT_TEXT} If it is text in another encoding, pass that to 'clmpt import' "
+        "or 'clmpt fit', for example: --encoding latin-1",
     ),
     "UTF-16": (
         "fit utf16.tsv --out new",
-        f"'utf16.tsv', {NO_TEXT} It looks like UTF-16: give --encoding utf-16 to 'clmpt import' or "
-        "'clmpt fit'.",
+        f"'utf16.tsv', {NOT_TEXT} It looks like UTF-16: pass --encoding utf-16 to 'clmpt import' "
+        "or 'clmpt fit'.",
     ),
     "a misspelt relation": (
         f"solve films.tsv '?f : directd({MIZOGUCHI}, ?f)'",
@@ -61,31 +61,31 @@ WRONG = {
         f"ask model '?f : directd({MIZOGUCHI}, ?f)'",
         "Unknown relation 'directd' at column 6. Did you mean 'directed'?",
     ),
-    "a query without free variable": (
+    "a query without a free variable": (
         f"ask model 'directed({MIZOGUCHI}, ?f)'",
         "Unexpected 'directed' at column 1. A query starts with its free variable and a colon, as "
         "in '?x : directed(Mizoguchi, ?x)'.",
     ),
     "a checkpoint of another graph": (
         "ask model '?x : r(a, ?x)' --graph other.tsv",
-        "This model was made for a graph with other entity names: 26 of its 26 are not in the "
-        "graph ('A Geisha', 'Akira Kurosawa', 'Ayako Wakao', …); 2 of the graph's 2 are not known "
-        "to it ('a', 'b'). Use the graph that it was made for.",
+        "This model was made for a graph with different entity names: 26 of its 26 are not in the "
+        "graph ('A Geisha', 'Akira Kurosawa', 'Ayako Wakao', …); 2 of the graph's 2 are not in the "
+        "model ('a', 'b'). Use the graph it was made for.",
     ),
     "an output folder that exists": (
         "fit films.tsv --out taken",
-        "'taken' exists already. Choose another name, or remove it first.",
+        "'taken' already exists. Choose another name, or remove it first.",
     ),
     "no model": (
         "ask taken '?x : r(a, ?x)'",
         "'taken' is not a model. Make one with 'clmpt fit', or with 'clmpt pretrain' and "
         "'clmpt train'.",
     ),
-    "an option that there is not": (
+    "an unknown option": (
         "fit films.tsv --hidden 0.2",
         "There is no place for '--hidden' here. Did you mean '--hide'? See 'clmpt fit --help'.",
     ),
-    "a file in the place of a model": (
+    "a file instead of a model": (
         "ask films.tsv '?x : won(?x, ?y)'",
         "'films.tsv' is a file, not a model. Make a model of it, 'clmpt fit films.tsv', or ask for "
         "exact answers: 'clmpt solve'.",
@@ -103,7 +103,7 @@ WRONG = {
 
 @pytest.fixture(scope="module")
 def desk(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with such files, and a model of the film graph."""
+    """A folder with these files, and a model of the film graph."""
     folder = tmp_path_factory.mktemp("desk")
     shutil.copy(ROOT / "examples" / "films.tsv", folder)
     (folder / "other.tsv").write_text("a\tr\tb\n")
@@ -118,7 +118,7 @@ def desk(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("what", WRONG)
-def test_it_is_answered_in_one_line(
+def test_the_error_is_one_line(
     what: str, desk: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
 ) -> None:
     monkeypatch.chdir(desk)
@@ -133,12 +133,12 @@ def test_it_is_answered_in_one_line(
     assert out == ""
     (line,) = err.splitlines()
     assert line == f"clmpt: {answer}"
-    assert sorted(desk.rglob("*")) == before, "nothing is left behind"
+    assert sorted(desk.rglob("*")) == before, "nothing must be left behind"
     assert (desk / "taken" / "mine.txt").read_bytes() == b"mine"
 
 
 def on_a_small_disk(size: str, command: str, folder: Path) -> subprocess.CompletedProcess[str]:
-    """Runs a command beside a folder `disk` that holds so much and no more."""
+    """Runs a command next to a folder `disk` of limited size."""
     (folder / "disk").mkdir()
     clmpt = f"{sys.executable} -m clmpt"
     script = f"mount -t tmpfs -o size={size} tmpfs disk && {clmpt} {command}; code=$?; ls -A disk"
@@ -153,7 +153,7 @@ def on_a_small_disk(size: str, command: str, folder: Path) -> subprocess.Complet
 
 
 @pytest.mark.parametrize("size", ["40k", "150k", "200k", "250k"])
-def test_a_full_disk_is_named_wherever_it_is_met(size: str, tmp_path: Path) -> None:
+def test_a_full_disk_is_reported_wherever_it_fills_up(size: str, tmp_path: Path) -> None:
     probe = [*UNSHARE, "mount", "-t", "tmpfs", "tmpfs", str(tmp_path)]
     if not shutil.which("unshare") or subprocess.run(probe, capture_output=True).returncode:
         pytest.skip("this machine does not let users mount a small disk")

@@ -11,5 +11,7 @@ from fuzzing import SUBJECTS, fuzz, inputs
 def test_no_text_raises_anything_but_our_errors(subject: str, count: int) -> None:
     parser, examples = SUBJECTS[subject]
     outcomes = fuzz(parser, inputs(examples, count, seed=1))
-    assert outcomes["Query"] > count / 200, "too few inputs are queries for this to test anything"
+    assert outcomes["Query"] > count / 200, (
+        "too few inputs are valid queries for this to test anything"
+    )
     assert outcomes["QuerySyntaxError"] > count / 20

@@ -1,4 +1,4 @@
-"""The solver against an engine that we did not write, on random graphs and random queries."""
+"""The solver compared with an independent engine, on random graphs and random queries."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from strategies import graphs, queries
 
 
 def sparql_answers(graph: KnowledgeGraph, text: str, free: str) -> set[str]:
-    """What pyoxigraph answers, as names."""
+    """The answers of pyoxigraph, as names."""
     store = pyoxigraph.Store()
     for head, relation, tail in graph.triples().tolist():
         names = (graph.entities.names[head], graph.relations.names[relation])
@@ -58,20 +58,20 @@ def test_printing_parses_back_to_an_equal_query(query: Query) -> None:
 def test_sparql_printing_parses_back_to_the_same_answers(
     graph: KnowledgeGraph, query: Query
 ) -> None:
-    roomy = Limits(atoms=10_000, disjuncts=10_000)  # normal forms repeat atoms
-    assert solve(parse_sparql(sparql_text(query), roomy), graph) == solve(query, graph)
+    limits = Limits(atoms=10_000, disjuncts=10_000)  # normal forms repeat atoms
+    assert solve(parse_sparql(sparql_text(query), limits), graph) == solve(query, graph)
 
 
 @settings(max_examples=150, deadline=None)
 @given(graphs(), st.lists(queries(), min_size=2, max_size=6))
-def test_many_at_once_answer_as_one_by_one(graph: KnowledgeGraph, several: list[Query]) -> None:
+def test_solving_many_at_once_changes_nothing(graph: KnowledgeGraph, several: list[Query]) -> None:
     several = several + several[:2]
     assert solve_all(several, graph) == [solve(query, graph) for query in several]
 
 
 @settings(max_examples=200, deadline=None)
 @given(graphs(), queries(), st.integers(1, 6))
-def test_working_in_small_parts_changes_nothing(
+def test_running_in_small_parts_changes_nothing(
     graph: KnowledgeGraph, query: Query, rows: int
 ) -> None:
     for part in compiled(query):

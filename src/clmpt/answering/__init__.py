@@ -1,1 +1,4 @@
-"""What a user gets: a model and its graph in memory, text in, answers out."""
+"""What a user gets: questions in, answers out.
+
+Knows folders that hold models. Does not train anything, and prints nothing.
+"""

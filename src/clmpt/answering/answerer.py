@@ -19,8 +19,13 @@ from clmpt.graph.stored_names import StoredNames
 from clmpt.logic.formula import Query
 from clmpt.logic.parser import parse
 from clmpt.queries.store import QueryGroup
-from clmpt.reasoners.checkpoint import StoredReasoner, is_reasoner, open_reasoner, replace_reasoner
 from clmpt.reasoners.reasoner import Reasoner
+from clmpt.reasoners.reasoner_folder import (
+    StoredReasoner,
+    is_reasoner,
+    open_reasoner,
+    replace_reasoner,
+)
 from clmpt.storage.files import new_folder
 from clmpt.symbolic.solver import solve
 

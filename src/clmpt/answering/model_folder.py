@@ -9,10 +9,10 @@ import torch
 
 from clmpt.errors import DataError
 from clmpt.graph.knowledge_graph import KnowledgeGraph
-from clmpt.predictors.checkpoint import is_predictor, open_predictor
+from clmpt.predictors.predictor_folder import is_predictor, open_predictor
 from clmpt.reasoners.beam_search import BeamSearch
-from clmpt.reasoners.checkpoint import is_reasoner, open_reasoner
 from clmpt.reasoners.reasoner import Reasoner
+from clmpt.reasoners.reasoner_folder import is_reasoner, open_reasoner
 from clmpt.storage.run_folder import is_begun, is_finished, source_of
 
 # A fitted model's folder: a graph, and a reasoner for it.

@@ -1,4 +1,4 @@
-"""ask: answers as tables, pictures, JSON or CSV; one question, or a conversation."""
+"""ask: answers as tables, pictures, JSON or CSV; to one question, or in a session."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ A question in logic or SPARQL, such as:  ?x : relation(Name, ?x) & !other(?x, "A
 Tab completes names. Also:
   draw QUESTION    the question as a drawing
   limit N          show N answers from now on
-  help, quit       Ctrl-D leaves, too"""
+  help, quit       Ctrl-D also quits"""
 
 
 def ask(options: argparse.Namespace) -> int | None:
@@ -50,7 +50,7 @@ def ask(options: argparse.Namespace) -> int | None:
     query = read_query(options) if options.query else None
     answerer = Answerer.open(options.folder, options.graph, options.device, options.trust)
     if query is None:
-        return _converse(answerer, options)
+        return _answer_many(answerer, options)
     found = answerer.ask(query, options.limit)
     if options.svg:
         with new_file(Path(options.svg)) as scratch:
@@ -112,19 +112,19 @@ def as_plain(found: Answers) -> dict[str, Any]:
     }
 
 
-# --- a conversation -------------------------------------------------------------------------------
+# --- a session ------------------------------------------------------------------------------------
 
 
-def _converse(answerer: Answerer, options: argparse.Namespace) -> int:
-    """Question after question: typed at a prompt, or one per line when piped, where a mistake
-    makes the exit code 2."""
+def _answer_many(answerer: Answerer, options: argparse.Namespace) -> int:
+    """Answers one question after another: typed at a prompt, or one per line when piped, in which
+    case a mistake makes the exit code 2."""
     typed = sys.stdin.isatty()
     asked: Iterable[str] = sys.stdin
     if typed:
         from clmpt.cli.prompt import questions
 
         entities, relations = len(answerer.graph.entities), len(answerer.graph.relations)
-        say(f"{entities:,} entities, {relations:,} relations. 'help' says what can be asked.")
+        say(f"{entities:,} entities, {relations:,} relations. Type 'help' for help.")
         asked = questions(answerer.graph, Path(options.folder).resolve().name)
     session, code = _Session(answerer, options, typed), 0
     for number, line in enumerate(asked, 1):
@@ -132,13 +132,13 @@ def _converse(answerer: Answerer, options: argparse.Namespace) -> int:
             break
         try:
             session.handle(line.strip())
-        except ClmptError as error:  # a mistake ends a question, not the conversation
+        except ClmptError as error:  # a mistake ends a question, not the session
             code = 0 if typed else 2
             tell(clean(str(error) if typed else f"line {number}: {error}"))
         except KeyboardInterrupt:
             if not typed:
                 raise
-            tell("Dropped.")
+            tell("Cancelled.")
     return code
 
 
@@ -162,7 +162,7 @@ class _Session:
             query = parse_query(line, self.options)
             found = self.answerer.ask(query, self.options.limit)
             if not self.typed and not self.options.json and not self.options.csv:
-                say(clean(str(query)))  # which of the questions this answers
+                say(clean(str(query)))  # which question this answers
             _show(found, self.options)
 
     def draw(self, rest: str) -> None:
@@ -170,7 +170,7 @@ class _Session:
             raise SettingError("Say what to draw: draw QUESTION")
         query = parse_query(rest, self.options)
         if not any(placeholders(query)):
-            self.answerer.graph.bind(query)  # refuses names that the graph lacks
+            self.answerer.graph.bind(query)  # rejects names that the graph lacks
         say(draw_text(query))
 
     def limit(self, rest: str) -> None:

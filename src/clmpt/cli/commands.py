@@ -133,7 +133,7 @@ def _asking_commands(command: _Adder, reasoner: str | None) -> None:  # noqa: AR
     )
 
 
-def _benchmark_commands(command: _Adder, reasoner: str | None) -> None:  # noqa: ARG001
+def _sampling_commands(command: _Adder, reasoner: str | None) -> None:  # noqa: ARG001
     sample = command(
         "sample",
         "queries:sample_queries",
@@ -163,6 +163,8 @@ def _benchmark_commands(command: _Adder, reasoner: str | None) -> None:  # noqa:
     )
     sample.add_argument("--workers", type=count, metavar="N", help="processes (default: all cores)")
 
+
+def _stored_query_commands(command: _Adder, reasoner: str | None) -> None:  # noqa: ARG001
     queries = command(
         "queries",
         "queries:queries",
@@ -259,9 +261,11 @@ def _reasoner_commands(command: _Adder, reasoner: str | None) -> None:
         add_settings(train, REASONERS.find(reasoner).Settings)
     add_settings(train, Training)
 
+
+def _measuring_commands(command: _Adder, reasoner: str | None) -> None:  # noqa: ARG001
     measure = command(
         "evaluate",
-        "evaluate:evaluate",
+        "evaluate:evaluate_model",
         "measure a model: filtered MRR and Hits@k, of links or of queries by shape",
         "clmpt evaluate films-clmpt --queries test.queries --report films-report",
     )
@@ -360,9 +364,11 @@ COMMAND_GROUPS = (
     _first_commands,
     _graph_commands,
     _asking_commands,
-    _benchmark_commands,
+    _sampling_commands,
+    _stored_query_commands,
     _predictor_commands,
     _reasoner_commands,
+    _measuring_commands,
     _experiment_commands,
     _help_commands,
 )

@@ -1,4 +1,4 @@
-"""completion: what a shell needs to know of the commands."""
+"""completion: the completion script for a shell."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import shtab
 
+from clmpt.cli.command_line import command_parser
 from clmpt.cli.output import say, show_json
-from clmpt.cli.parser import command_parser
 
 _FOLDERS = ("FOLDER", "CHECKPOINT", "MODEL", "RUN")
 _FILES = ("FILE", "SOURCE")
@@ -29,7 +29,7 @@ def completion(options: argparse.Namespace) -> None:
 
 
 def _actions(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
-    """The options of a command and of the commands under it."""
+    """The options of a command and of its subcommands."""
     for action in parser._actions:
         yield action
         if isinstance(action, argparse._SubParsersAction):

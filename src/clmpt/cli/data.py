@@ -35,12 +35,12 @@ def data(options: argparse.Namespace) -> None:
 
 
 def _fetched(url: str | None, out: Path) -> Path:
-    """The archive beside where the benchmark will be; it holds the others too, so it is kept."""
+    """The archive, next to where the benchmark will be; it has the others too, so it is kept."""
     address = url or ARCHIVE
     path = out.parent / (Path(address).name.strip(".") or "archive.zip")
     there = path.exists()
     if there and not path.is_file():
-        raise DataError(f"'{path}' is not a file; the archive would be kept there. Move it away.")
+        raise DataError(f"'{path}' is not a file, and the archive would be kept there. Move it.")
     with progress_bar(lambda now: f"{now.stage} {path.name}, bytes") as show:
         try:
             Download(address, path, show).run()
@@ -49,5 +49,5 @@ def _fetched(url: str | None, out: Path) -> Path:
             raise
         if url is None:
             check_md5(path, ARCHIVE_MD5, show)
-    tell(f"{path} {'was there already' if there else 'is kept, for the other benchmarks'}.")
+    tell(f"{path} {'was already there' if there else 'is kept for the other benchmarks'}.")
     return path

@@ -76,7 +76,7 @@ def demo(options: argparse.Namespace) -> None:
         _show(words, answers)
     show_figures(made)
     us, model_folder = command_name(), shlex.quote(str(out))
-    say(f"\nAll of this took {duration(time.perf_counter() - started)}. The model lies in {out}.")
+    say(f"\nAll of this took {duration(time.perf_counter() - started)}. The model is in {out}.")
     say("Next, for example:")
     say(f"  {us} ask {model_folder}")
     say(f"  {us} ask {model_folder} 'SELECT ?c {{ ?c :member_of :ASEAN . :China :borders ?c }}'")

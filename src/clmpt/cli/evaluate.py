@@ -7,32 +7,32 @@ from pathlib import Path
 from typing import Any
 
 from clmpt.answering.model_folder import graph_of, reasoner_in, weights_in
+from clmpt.cli.following import memory_named
 from clmpt.cli.output import TerminalTable, show_json, show_table, tell
 from clmpt.cli.progress_bars import progress_bar
-from clmpt.cli.runs import memory_named
 from clmpt.compute.devices import find_device
 from clmpt.errors import DataError, SettingError
-from clmpt.evaluation.evaluate import evaluate as evaluate_queries
-from clmpt.evaluation.links import evaluate_links
+from clmpt.evaluation.link_ranks import evaluate_links
+from clmpt.evaluation.measuring import evaluate
 from clmpt.evaluation.ranks import Figures
 from clmpt.evaluation.report import Report
 from clmpt.graph.knowledge_graph import KnowledgeGraph
 from clmpt.graph.opening import open_graph
 from clmpt.graph.splits import FULL, OBSERVED
 from clmpt.pages.report_folder import report_table, save_report
-from clmpt.predictors.checkpoint import open_predictor
+from clmpt.predictors.predictor_folder import open_predictor
 from clmpt.progress import part_of
-from clmpt.queries.opening import open_queries
+from clmpt.queries.sources import open_queries
 from clmpt.queries.store import QueryGroup, QuerySet
-from clmpt.reasoners.checkpoint import is_reasoner
 from clmpt.reasoners.exact import ExactReasoner
 from clmpt.reasoners.reasoner import Reasoner
+from clmpt.reasoners.reasoner_folder import is_reasoner
 from clmpt.storage.files import refuse_existing
 
 EXACT = "exact"  # in the place of a checkpoint
 
 
-def evaluate(options: argparse.Namespace) -> None:
+def evaluate_model(options: argparse.Namespace) -> None:
     if not options.links and not options.queries:
         raise SettingError("Say what to measure: --links, --queries SOURCE or both.")
     if options.report:
@@ -119,7 +119,7 @@ def _measure_queries(options: argparse.Namespace, graph: KnowledgeGraph) -> Repo
     name, reasoner = _asked(options, graph, observed)
     whole = graph.view(*full) if full else None
     with memory_named(), progress_bar() as show:
-        return evaluate_queries(
+        return evaluate(
             reasoner, groups, name, whole, observed or None, {"queries": source.name}, show
         )
 

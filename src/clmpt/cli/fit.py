@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from clmpt.answering.model_folder import GRAPH
+from clmpt.cli.following import memory_named
 from clmpt.cli.graphs import read_sources
 from clmpt.cli.output import (
     TerminalTable,
@@ -22,13 +23,12 @@ from clmpt.cli.output import (
     tell,
 )
 from clmpt.cli.progress_bars import stage_bars
-from clmpt.cli.runs import memory_named
 from clmpt.experiments.fit_settings import FitSettings, fit_settings
 from clmpt.experiments.fitting import (
     TRAINED_SHAPES,
     Estimate,
     Fitted,
-    begin,
+    begin_fit,
     divide,
     estimate,
     fit_in_stages,
@@ -71,7 +71,7 @@ def fit_graph(options: argparse.Namespace) -> None:
         )
         return
     show_figures(made)
-    say(f"The model lies in {out}. Next: {command_name()} ask {shlex.quote(str(out))}")
+    say(f"The model is in {out}. Next: {command_name()} ask {shlex.quote(str(out))}")
 
 
 def fit_and_show(
@@ -82,7 +82,7 @@ def fit_and_show(
     if not is_begun(out):
         refuse_existing(out)
     try:
-        begin(graph, out, settings, source)
+        begin_fit(graph, out, settings, source)
         if not done:
             write, divided = tell if as_json else say, KnowledgeGraph.open(out / GRAPH)
             _show_plan(graph, divided, settings, estimate(divided, settings), write)

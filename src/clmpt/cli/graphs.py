@@ -39,10 +39,10 @@ def import_graph(options: argparse.Namespace) -> None:
 
 
 def read_sources(options: argparse.Namespace) -> tuple[KnowledgeGraph, ImportSummary]:
-    """What the command line names: files, or one folder."""
+    """The graph in the sources on the command line: files, or one folder."""
     folders = [source for source in options.sources if Path(source).is_dir()]
     if folders and len(options.sources) > 1:
-        raise DataError(f"'{folders[0]}' is a folder; a folder is imported alone.")
+        raise DataError(f"'{folders[0]}' is a folder; import it on its own.")
     if folders and (options.labels or options.columns or options.delimiter or options.literals):
         raise DataError(
             "--labels, --columns, --delimiter and --literals are for files, not folders."

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from importlib import import_module
 from io import TextIOWrapper
 
-from clmpt.cli.parser import parse_arguments
+from clmpt.cli.command_line import parse_arguments
 from clmpt.compute.processors import available_processors
 from clmpt.errors import ClmptError
 

@@ -1,4 +1,4 @@
-"""What people and programs get to see: tables on a terminal, tabs when piped, JSON when asked."""
+"""Output for people and programs: tables on a terminal, tabs when piped, JSON on request."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     from rich.box import Box
     from rich.console import Console
 
-_PICTURE = 88  # characters that a picture of a terminal is wide
+_PICTURE = 88  # width of a picture of a terminal, in characters
 
 
 @dataclass(frozen=True)
 class TerminalTable:
-    """Cells under headers; `styles` colour the rows, where given."""
+    """Cells under headers; `styles` colour the rows, if given."""
 
     title: str
     headers: Sequence[str]
@@ -43,13 +43,13 @@ def show_table(table: TerminalTable) -> None:
 
 
 def draw_table(table: TerminalTable) -> str:
-    """The table as on a terminal, as an SVG picture that needs nothing from elsewhere."""
+    """The table as on a terminal, as a self-contained SVG."""
     from rich._export_format import CONSOLE_SVG_FORMAT
     from rich.box import SIMPLE_HEAD
     from rich.console import Console
 
     console = Console(record=True, width=_PICTURE, file=io.StringIO(), force_terminal=True)
-    _print(table, console, SIMPLE_HEAD)  # upright lines need the very font they were made for
+    _print(table, console, SIMPLE_HEAD)  # vertical lines need the exact font they were made for
     no_fonts = re.sub(r"@font-face \{\{.*?\}\}", "", CONSOLE_SVG_FORMAT, flags=re.DOTALL)
     return console.export_svg(title="clmpt", code_format=no_fonts, unique_id="clmpt")
 
@@ -86,7 +86,7 @@ def _cell(cell: object) -> str:
 
 
 def clean(text: str) -> str:
-    """Names come from strangers: line breaks and control codes are shown, not obeyed."""
+    """The text with line breaks and control codes escaped: names are untrusted."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
@@ -107,7 +107,7 @@ def counted(number: int, noun: str) -> str:
 
 
 def command_name() -> str:
-    """How to call us: by name, unless only the path that was typed leads here."""
+    """How to run this command: by name, or by the path that was typed if only that works."""
     typed = Path(sys.argv[0])
     if shutil.which("clmpt") or typed.stem != "clmpt" or not typed.exists():
         return "clmpt"
@@ -126,5 +126,5 @@ def duration(seconds: float) -> str:
 
 
 def tell(text: str) -> None:
-    """For the person at the terminal, even when the output is piped: standard error."""
+    """Writes to standard error: for the user at the terminal, even when the output is piped."""
     sys.stderr.write(text + "\n")

@@ -8,15 +8,15 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+from clmpt.cli.following import given_on_command_line, recipe_tables, run_to_the_end
 from clmpt.cli.output import TerminalTable, clean, say, show_json, show_table, tell
-from clmpt.cli.runs import given_on_command_line, recipe_tables, run_to_the_end
 from clmpt.errors import DataError, SettingError
 from clmpt.graph.opening import open_graph
 from clmpt.pages.charts import Chart, draw_charts
 from clmpt.pages.curves import training_charts, valid_mrr
-from clmpt.predictors.checkpoint import about_predictor, save_predictor
 from clmpt.predictors.imports import predictor_from_arrays, predictor_from_cqd
 from clmpt.predictors.predictor import read_pretraining
+from clmpt.predictors.predictor_folder import about_predictor, save_predictor
 from clmpt.registry import PREDICTORS
 from clmpt.settings import Pretraining
 from clmpt.storage.files import new_file, refuse_existing

@@ -19,15 +19,15 @@ from clmpt.graph.knowledge_graph import KnowledgeGraph, Vocabulary
 from clmpt.logic.printing import NAME_MORE, name_text
 
 _SHOWN = 50  # completions at once
-_MANY = 200_000  # beyond this, names are completed as they are written, in capitals and small
+_MANY = 200_000  # beyond this, completion is case-sensitive
 _QUOTED = r'"(?:\\.|[^"\\])*'  # from the opening quotation mark on
-_BEGUN = re.compile(rf'(?:[^"]|{_QUOTED}")*?(?P<word>{_QUOTED}|{NAME_MORE}*)', re.DOTALL)
+_UP_TO_CURSOR = re.compile(rf'(?:[^"]|{_QUOTED}")*?(?P<word>{_QUOTED}|{NAME_MORE}*)', re.DOTALL)
 _SPARQL = re.compile(r"\s*(?:select|prefix|base)\b", re.IGNORECASE)
 _SPARQL_NAME = re.compile(r":[\w%.~-]*$")
 
 
 class Names:
-    """The names and labels of one kind of thing, by how they begin."""
+    """The names and labels of all entities or all relations, by prefix."""
 
     def __init__(self, vocabulary: Vocabulary, fold_up_to: int) -> None:
         self.vocabulary = vocabulary
@@ -50,7 +50,7 @@ class Names:
 
 
 class NameCompleter(Completer):
-    """Entities where an entity can stand, in brackets; relations elsewhere; either in SPARQL."""
+    """Entities inside parentheses, relations elsewhere; both in SPARQL."""
 
     def __init__(self, graph: KnowledgeGraph, fold_up_to: int = _MANY) -> None:
         self.entities = Names(graph.entities, fold_up_to)
@@ -63,8 +63,8 @@ class NameCompleter(Completer):
         if _SPARQL.match(before):
             yield from self.in_sparql(before)
             return
-        begun = _BEGUN.fullmatch(before)
-        written = begun["word"] if begun else ""
+        found = _UP_TO_CURSOR.fullmatch(before)
+        written = found["word"] if found else ""
         wanted = written.removeprefix('"')
         if not wanted and not complete_event.completion_requested:
             return
@@ -74,19 +74,19 @@ class NameCompleter(Completer):
             yield Completion(name_text(name), -len(written), display=name)
 
     def in_sparql(self, before: str) -> Iterator[Completion]:
-        """Names after a colon, with what SPARQL does not allow in them as %20 and the like."""
-        begun = _SPARQL_NAME.search(before)
-        if begun:
-            wanted = unquote(begun[0][1:])
+        """Names after a colon, percent-encoded where SPARQL requires it."""
+        written = _SPARQL_NAME.search(before)
+        if written:
+            wanted = unquote(written[0][1:])
             for name in (
                 *self.relations.starting_with(wanted),
                 *self.entities.starting_with(wanted),
             ):
-                yield Completion(f":{quote(name, safe='')}", -len(begun[0]), display=name)
+                yield Completion(f":{quote(name, safe='')}", -len(written[0]), display=name)
 
 
 def questions(graph: KnowledgeGraph, title: str) -> Iterable[str]:
-    """What is typed, line by line, until Ctrl-D. Ctrl-C drops the line that is being typed."""
+    """The lines that are typed, until Ctrl-D. Ctrl-C discards the current line."""
     session: PromptSession[str] = PromptSession(
         history=_history(), completer=NameCompleter(graph), auto_suggest=AutoSuggestFromHistory()
     )
@@ -100,7 +100,7 @@ def questions(graph: KnowledgeGraph, title: str) -> Iterable[str]:
 
 
 def _history() -> History:
-    """What was asked before, kept where such things are kept; not kept where nothing can be."""
+    """Earlier questions, kept in the user's state folder, or only in memory if that fails."""
     try:
         state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
         path = Path(state) / "clmpt" / "history"

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import os
 import re
 import time
 from pathlib import Path
 
 from clmpt.cli.output import TerminalTable, clean, say, show_json, show_table, tell
 from clmpt.cli.progress_bars import progress_bar
+from clmpt.compute.processors import available_processors
 from clmpt.errors import DataError, SamplingError
 from clmpt.graph.knowledge_graph import KnowledgeGraph
 from clmpt.graph.opening import open_graph
@@ -18,7 +18,7 @@ from clmpt.logic.formula import Query
 from clmpt.logic.shapes import shape
 from clmpt.progress import Progress
 from clmpt.queries.benchmark_files import query_splits, read_queries
-from clmpt.queries.opening import NEEDS_GRAPH, open_queries
+from clmpt.queries.sources import NEEDS_GRAPH, open_queries
 from clmpt.queries.store import QueryGroup, QuerySet
 from clmpt.queries.templates import instantiate
 from clmpt.sampling.making import make_queries, partial_folder, write_queries
@@ -34,7 +34,7 @@ def sample_queries(options: argparse.Namespace) -> None:
     graph = open_graph(options.folder)
     protocol = _protocol(graph, options)
     wanted = [_wanted(text, options.count) for text in options.shapes]
-    workers = options.workers or os.cpu_count() or 1
+    workers = options.workers or available_processors()
     try:
         with progress_bar() as show:
             made = make_queries(graph, wanted, protocol, out, options.seed, workers, show)
@@ -55,7 +55,7 @@ def _wanted(text: str, count: int) -> tuple[Query, int]:
 
 def _protocol(graph: KnowledgeGraph, options: argparse.Namespace) -> Protocol:
     split = options.split or graph.splits[0]
-    graph.view(split)  # refuses one that is not there
+    graph.view(split)  # rejects an unknown split
     observed, full = OBSERVED.get(split, (split,)), FULL.get(split, (split,))
     graph.view(*full)
     held_out = set(full) != set(observed)
@@ -98,7 +98,8 @@ def _show_groups(
         show_table(TerminalTable(f"{len(queries):,} queries in {path}", headers, rows))
     for group, (_, count) in zip(queries.groups, wanted or [], strict=False):
         if len(group) < count:
-            tell(f"{group.name}: only {len(group):,} of {count:,}; more are too rare, or none.")
+            found = f"{group.name}: found only {len(group):,} of {count:,}"
+            tell(f"{found}; the rest are too rare or do not exist.")
 
 
 def verify(options: argparse.Namespace) -> int:

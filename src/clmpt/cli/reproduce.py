@@ -7,6 +7,7 @@ import shlex
 from dataclasses import replace
 from pathlib import Path
 
+from clmpt.cli.following import memory_named
 from clmpt.cli.output import (
     TerminalTable,
     command_name,
@@ -17,7 +18,6 @@ from clmpt.cli.output import (
     tell,
 )
 from clmpt.cli.progress_bars import stage_bars
-from clmpt.cli.runs import memory_named
 from clmpt.compute.devices import find_device
 from clmpt.compute.processors import available_processors
 from clmpt.errors import DataError
@@ -28,19 +28,19 @@ from clmpt.experiments.recipes import (
     Tables,
     assigned,
     changed,
+    chosen_reasoner,
     read_recipe,
-    reasoner_in,
     with_reasoner,
 )
 from clmpt.experiments.records import Variant
 from clmpt.experiments.reproduction import (
     Recipe,
-    begin,
+    begin_experiments,
     check_folder,
+    experiment_stages,
     graph_differs,
     label,
     reproduce,
-    stages_of,
 )
 from clmpt.graph.knowledge_graph import KnowledgeGraph
 from clmpt.graph.opening import open_graph
@@ -63,7 +63,7 @@ def reproduce_experiment(options: argparse.Namespace) -> None:
         check_folder(graph, out)
         _show_plan(recipe, graph, data, out, workers)
         return
-    begin(graph, data, out)
+    begin_experiments(graph, data, out)
     _show_plan(recipe, graph, data, out, workers, to_error=options.json)
     try:
         with memory_named(), stage_bars() as show:
@@ -85,7 +85,7 @@ def _tables(options: argparse.Namespace) -> Tables:
         tables["reasoning"] = with_reasoner(tables.get("reasoning", {}), options.reasoner)
     tables = changed(tables, asked)
     about = tables.setdefault("experiment", {})
-    set_here = {assigned(one, reasoner_in(tables))[:2] for one in asked}
+    set_here = {assigned(one, chosen_reasoner(tables))[:2] for one in asked}
     if options.name:
         about["name"] = options.name
     elif (options.reasoner or asked) and ("experiment", "name") not in set_here:
@@ -102,7 +102,7 @@ def _name(tables: Tables, is_another: bool, changes: list[str]) -> str:
     """A variant's name: the recipe's or the reasoner's, then the changes that it does not tell."""
     own = "" if is_another else tables["experiment"].get("name", "")
     told = () if own else ("reasoner", "conditional", "frozen")
-    quiet, chosen = (*told, "published", "device"), reasoner_in(tables)
+    quiet, chosen = (*told, "published", "device"), chosen_reasoner(tables)
     rest = [one for one in changes if assigned(one, chosen)[1] not in quiet]
     name = ", ".join([own or label(Recipe.of(tables).reasoning), *rest])
     return name if len(name) <= LONGEST_NAME else f"{name[: LONGEST_NAME - 1]}…"
@@ -125,7 +125,7 @@ def _show_plan(
     device = find_device(recipe.training.device)
     peak = idle_peak() if device.type == "cpu" else None
     left = 0.0
-    for stage in stages_of(recipe, graph, data, out, workers):
+    for stage in experiment_stages(recipe, graph, data, out, workers):
         state = "done already" if stage.is_done else "begun" if stage.is_begun else "to do"
         if peak and not stage.is_done:
             left += stage.work.seconds(peak)

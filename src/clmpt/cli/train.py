@@ -5,15 +5,15 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from clmpt.cli.following import given_on_command_line, recipe_tables, run_to_the_end
 from clmpt.cli.output import tell
-from clmpt.cli.runs import given_on_command_line, recipe_tables, run_to_the_end
 from clmpt.errors import DataError
 from clmpt.graph.opening import open_graph
 from clmpt.graph.splits import has_facts
-from clmpt.predictors.checkpoint import open_predictor
-from clmpt.queries.opening import open_queries
-from clmpt.reasoners.checkpoint import about_reasoner
+from clmpt.predictors.predictor_folder import open_predictor
+from clmpt.queries.sources import open_queries
 from clmpt.reasoners.model import read_reasoning
+from clmpt.reasoners.reasoner_folder import about_reasoner
 from clmpt.registry import REASONERS
 from clmpt.settings import Training, read_table
 from clmpt.storage.run_folder import is_begun

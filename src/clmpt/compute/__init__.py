@@ -1,1 +1,4 @@
-"""Where tensors live: devices and the memory they take."""
+"""Where it runs: devices, threads, processors, memory, tensors in files.
+
+Knows the machine, and nothing of graphs or models.
+"""

@@ -11,9 +11,9 @@ from clmpt.experiments.records import LeaveOut, Variant, or_else, refuse, varian
 from clmpt.pages.curves import is_number
 from clmpt.pages.entry import Entry, distinct
 from clmpt.pages.report_folder import is_report, read_cost, read_report
-from clmpt.predictors.checkpoint import parameter_count
+from clmpt.predictors.predictor_folder import parameter_count
 from clmpt.queries.store import QuerySet
-from clmpt.reasoners.checkpoint import parameter_counts
+from clmpt.reasoners.reasoner_folder import parameter_counts
 from clmpt.storage.run_folder import read_log, read_provenance, read_summary
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from clmpt.errors import SettingError
 from clmpt.experiments.costs import predictor_width
-from clmpt.experiments.recipes import Fitting, reasoner_in
+from clmpt.experiments.recipes import Fitting, chosen_reasoner
 from clmpt.graph.knowledge_graph import KnowledgeGraph
 from clmpt.predictors.predictor import read_pretraining
 from clmpt.reasoners.model import read_reasoning
@@ -95,7 +95,7 @@ def fit_settings(
     if "epochs" not in asked:
         an_epoch = 12 * graph.index.triples * size * predictor_width(before)
         before = replace(before, epochs=max(1, min(before.epochs, _MOST_WORK // max(an_epoch, 1))))
-    reasoner = reasoner_in(given)
+    reasoner = chosen_reasoner(given)
     kind = REASONERS.find(reasoner)
     own = {**kind.suggested(size), **given.get("reasoning", {}).get(reasoner, {})}
     model = read_reasoning({**given.get("reasoning", {}), reasoner: own})

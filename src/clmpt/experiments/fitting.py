@@ -117,19 +117,21 @@ def fit_in_stages(
     is done already, what is there is returned at once.
     """
     out, settings = Path(out), settings or fit_settings(graph)
-    run = begin(graph, out, settings, source)
+    run = begin_fit(graph, out, settings, source)
     with run.alone():
         for name in (TRAIN_QUERIES, TEST_QUERIES):
             if (out / name).exists():  # a kill may have come before this was cleared away
                 shutil.rmtree(partial_folder(out / name), ignore_errors=True)
-        perform(stages_of(KnowledgeGraph.open(out / GRAPH), settings, out), progress)
+        perform(fit_stages(KnowledgeGraph.open(out / GRAPH), settings, out), progress)
         if not run.is_finished:
             run.finish({})
     reports = (out / REPORT, out / BASELINE_REPORT)
     return Fitted(out, settings, *(read_report(p) if is_report(p) else None for p in reports))
 
 
-def begin(graph: KnowledgeGraph, out: Path, settings: FitSettings, source: str = "") -> RunFolder:
+def begin_fit(
+    graph: KnowledgeGraph, out: Path, settings: FitSettings, source: str = ""
+) -> RunFolder:
     """The folder of a fit with the divided graph in it, new or as it was left."""
     plain = settings.as_plain()
     for table in ("pretraining", "training"):
@@ -156,7 +158,7 @@ def divide(graph: KnowledgeGraph, settings: Fitting) -> KnowledgeGraph:
 
 def estimate(graph: KnowledgeGraph, settings: FitSettings) -> Estimate:
     """Time and memory of all stages on the processor, from a short measurement of its speed."""
-    works = [stage.work for stage in stages_of(graph, settings, Path())]
+    works = [stage.work for stage in fit_stages(graph, settings, Path())]
     peak = idle_peak()
     return Estimate(
         sum(work.seconds(peak) for work in works), int(max(work.memory for work in works))
@@ -171,7 +173,7 @@ def trusted_by(settings: FitSettings) -> list[str]:
 # --- the stages -----------------------------------------------------------------------------------
 
 
-def stages_of(graph: KnowledgeGraph, settings: FitSettings, out: Path) -> list[Stage]:
+def fit_stages(graph: KnowledgeGraph, settings: FitSettings, out: Path) -> list[Stage]:
     """The stages of a fit in their order; `graph` is divided already."""
     before, model, after = settings.pretraining, settings.reasoning, settings.training
     source, held_out = str((out / GRAPH).resolve()), held_out_split(graph)

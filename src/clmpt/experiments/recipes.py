@@ -133,12 +133,12 @@ def changed(tables: Tables, assignments: Sequence[str]) -> Tables:
     """
     found = _merged({}, tables)
     for assignment in assignments:
-        table, name, value = assigned(assignment, reasoner_in(found))
+        table, name, value = assigned(assignment, chosen_reasoner(found))
         found.setdefault(table, {})[name] = value
     return found
 
 
-def reasoner_in(tables: Mapping[str, Mapping[str, Any]]) -> str:
+def chosen_reasoner(tables: Mapping[str, Mapping[str, Any]]) -> str:
     """Which reasoner some tables choose."""
     return str(tables.get("reasoning", {}).get("reasoner", "clmpt"))
 

@@ -120,16 +120,16 @@ def reproduce(
     has not; the report says which. Weights are chosen on the split 'valid', and the split 'test' is
     read at the end.
     """
-    run = begin(graph, data, out)
+    run = begin_experiments(graph, data, out)
     with run.alone():
         for folder in _FOLDERS:
             clear_unfinished(out / folder)
-        about, stages = provenance(), stages_of(recipe, graph, data, out, workers)
+        about, stages = provenance(), experiment_stages(recipe, graph, data, out, workers)
         perform(stages, progress)
         return _record(recipe, graph, about, stages, out)
 
 
-def begin(graph: KnowledgeGraph, data: Path, out: Path) -> RunFolder:
+def begin_experiments(graph: KnowledgeGraph, data: Path, out: Path) -> RunFolder:
     """The folder for experiments on one graph, new or as it was left."""
     identity = _identity(graph)
     found = RunFolder.resume(out, identity)
@@ -145,7 +145,7 @@ def graph_differs(recipe: Recipe, graph: KnowledgeGraph) -> list[str]:
 
 
 def check_folder(graph: KnowledgeGraph, out: Path) -> None:
-    """Refuses what `begin` would refuse, and touches nothing."""
+    """Refuses what `begin_experiments` would refuse, and touches nothing."""
     RunFolder.find(out, _identity(graph))
 
 
@@ -185,7 +185,7 @@ class _Keys:
         )
 
 
-def stages_of(
+def experiment_stages(
     recipe: Recipe, graph: KnowledgeGraph, data: Path, out: Path, workers: int = 1
 ) -> list[Stage]:
     """The stages of an experiment in their order."""

@@ -15,18 +15,16 @@ from typing import Any
 
 from clmpt.compute.devices import find_device, forget_peak_memory, peak_memory
 from clmpt.errors import DataError
-from clmpt.evaluation.evaluate import evaluate
+from clmpt.evaluation.measuring import evaluate
 from clmpt.experiments.costs import Work
 from clmpt.graph.knowledge_graph import KnowledgeGraph
 from clmpt.pages.report_folder import save_report
-from clmpt.predictors import checkpoint as predictor_folder
-from clmpt.predictors.checkpoint import open_predictor
+from clmpt.predictors.predictor_folder import open_predictor, predictor_is_whole
 from clmpt.progress import Progress, ReportProgress, part_of
 from clmpt.queries.store import QuerySet
-from clmpt.reasoners import checkpoint as reasoner_folder
 from clmpt.reasoners.beam_search import BeamSearch
-from clmpt.reasoners.checkpoint import open_reasoner
 from clmpt.reasoners.reasoner import Reasoner
+from clmpt.reasoners.reasoner_folder import open_reasoner, reasoner_is_whole
 from clmpt.settings import Pretraining, Reasoning, Training
 from clmpt.storage.run_folder import is_finished
 from clmpt.training.loop import TrainingStep
@@ -71,7 +69,7 @@ def predictor_stage(
     def run(progress: ReportProgress) -> None:
         _follow(name, pretrain(graph, settings, path, source), progress)
 
-    return Stage("predictor", name, path, work, run, _trained(predictor_folder.is_whole))
+    return Stage("predictor", name, path, work, run, _trained(predictor_is_whole))
 
 
 def reasoner_stage(
@@ -97,7 +95,7 @@ def reasoner_stage(
         steps = train(graph, given, asked, reasoning, settings, path, source, held_out)
         _follow(name, steps, progress)
 
-    return Stage("reasoner", name, path, work, run, _trained(reasoner_folder.is_whole))
+    return Stage("reasoner", name, path, work, run, _trained(reasoner_is_whole))
 
 
 def _trained(is_whole: Callable[[Path], bool]) -> Callable[[Path], bool]:

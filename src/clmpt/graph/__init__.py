@@ -1,1 +1,4 @@
-"""What is known: knowledge graphs, how they are read, stored and written."""
+"""Knowledge graphs: names, triples in splits, an index over them, readers, writers.
+
+Immutable and memory-mapped. Knows nothing about queries but their names. Needs no torch.
+"""

@@ -1,6 +1,6 @@
-"""Graphs in the folder layouts of others: BetaE's, Query2box's and LMPNN's.
+"""Graphs in other projects' folder layouts: BetaE's, Query2box's and LMPNN's.
 
-Ids are kept as they are. Pickles are read by an unpickler that knows plain containers only.
+Ids are kept as they are. Pickles are read by an unpickler that allows only plain containers.
 """
 
 from __future__ import annotations
@@ -66,9 +66,9 @@ def _id_rows(path: Path) -> npt.NDArray[np.int32]:
     try:
         rows = np.loadtxt(path, np.int32, ndmin=2)
     except (ValueError, OverflowError) as error:
-        raise DataError(f"'{path}' does not hold three ids a line ({error}).") from None
+        raise DataError(f"'{path}' does not have three ids per line ({error}).") from None
     if rows.shape[1:] != (3,):
-        raise DataError(f"'{path}' does not hold three ids a line.")
+        raise DataError(f"'{path}' does not have three ids per line.")
     return rows
 
 
@@ -90,7 +90,7 @@ def read_lmpnn_graph(folder: Path) -> KnowledgeGraph:
         if not path.exists():
             continue
         rows = _token_rows(path, builder)
-        # Each of these files holds the ones before it as well.
+        # Each of these files includes the ones before it.
         known = {row.tobytes() for row in seen}
         fresh = [row for row in rows if row.tobytes() not in known]
         builder.add_ids(split, np.array(fresh, np.int32).reshape(-1, 3))
@@ -123,4 +123,4 @@ def _token_rows(path: Path, builder: GraphBuilder) -> npt.NDArray[np.int32]:
     try:
         return np.array(rows, np.int32).reshape(-1, 3)
     except OverflowError:
-        raise DataError(f"'{path}' holds an id that is too large.") from None
+        raise DataError(f"'{path}' has an id that is too large.") from None

@@ -1,4 +1,4 @@
-"""Names come in one by one, a KnowledgeGraph comes out."""
+"""A KnowledgeGraph from triples, added one by one."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def no_label(_name: str) -> str:
 
 
 class GraphBuilder:
-    """Collects triples split by split; ids follow first appearance unless names are given first."""
+    """Collects triples by split; ids follow first appearance unless names are given up front."""
 
     def __init__(self, entities: Iterable[str] = (), relations: Iterable[str] = ()) -> None:
         self.entity_ids = _numbered(entities)
@@ -41,23 +41,23 @@ class GraphBuilder:
         rows.append(entities.setdefault(tail, len(entities)))
 
     def add_ids(self, split: str, rows: npt.NDArray[np.int32]) -> None:
-        """Triples as ids of names that were given when the builder was made."""
+        """Adds triples as ids of the names that were passed to the constructor."""
         limits = np.array([len(self.entity_ids), len(self.relation_ids), len(self.entity_ids)])
         if len(rows) and (rows.min() < 0 or (rows >= limits).any()):
             bad = rows[((rows < 0) | (rows >= limits)).any(axis=1)][0]
             raise DataError(
-                f"The {split} triple {tuple(bad.tolist())} names an id that the name files lack."
+                f"The {split} triple {tuple(bad.tolist())} has an id that is not in the name files."
             )
         self.blocks.setdefault(split, []).append(rows)
 
     def label(self, name: str, label: str) -> None:
-        """A label for an entity or a relation, whichever has the name; the first wins."""
+        """Adds a label for the entity or relation with this name; the first one wins."""
         self.labels.setdefault(name, label)
 
     def build(self) -> KnowledgeGraph:
         splits = tuple(dict.fromkeys([*self.rows, *self.blocks]))
         if not splits:
-            raise DataError("There is not a single triple to make a graph of.")
+            raise DataError("There are no triples to build a graph from.")
         triples = [self._split_rows(name) for name in splits]
         index = build_index(len(self.entity_ids), len(self.relation_ids), triples)
         return KnowledgeGraph(
@@ -78,13 +78,15 @@ class GraphBuilder:
             table = NameTable.of(labels) if any(labels) else None
             return Vocabulary(kind, NameTable.of(ids), table)
         except UnicodeEncodeError as error:
-            raise DataError(f"{error.object!r} is no text: half a surrogate pair.") from None
+            raise DataError(
+                f"{error.object!r} is not text: it has half a surrogate pair."
+            ) from None
 
 
 def _numbered(names: Iterable[str]) -> dict[str, int]:
     ids: dict[str, int] = {}
     for name in names:
         if name in ids:
-            raise DataError(f"The name '{name}' is given to two ids; each needs one of its own.")
+            raise DataError(f"The name '{name}' is used for two ids. Every id needs its own name.")
         ids[name] = len(ids)
     return ids

@@ -2,8 +2,8 @@
 
 A *directed relation* is a relation id r < R read forwards, or r + R read backwards. Keys are
 `directed relation · E + entity`, kept sorted and distinct, so that memory grows with the number of
-edges and never with entities × relations, and the keys that one query looks up lie close together.
-Everything works on whole arrays of questions at once.
+edges and never with entities × relations, and the keys that one query looks up are close together.
+Everything works on whole arrays of lookups at once.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ Ints: TypeAlias = npt.NDArray[np.int64]
 AnyInts: TypeAlias = npt.NDArray[np.integer]
 Bools: TypeAlias = npt.NDArray[np.bool_]
 
-# Shapes: K keys (directed relation, entity) and one sentinel behind them, so K1 = K + 1;
-# X directed edges (twice the triples), N any number of questions
+# Shapes: K keys (directed relation, entity) and one sentinel after them, so K1 = K + 1;
+# X directed edges (twice the triples), N any number of lookups
 
 NO_KEY = 2**63 - 1  # the sentinel: above every key, so that a search never runs off the end
-FEW = 512  # questions at once, up to which the number of calls matters more than their work
-CODED_EDGES = 2**24  # up to so many edges, one number per edge is kept in memory to find it fast
+FEW = 512  # lookups; up to this many, the number of calls costs more than the work they do
+CODED_EDGES = 2**24  # up to this many edges, one number per edge is kept in memory for fast lookup
 
 
 @dataclass(frozen=True)
 class EdgeIndex:
-    """Each triple stands here twice: once seen from its head, once from its tail.
+    """An index that stores each triple twice: once from its head, once from its tail.
 
     The edges of key number k are those from `offsets_K2[k]` to `offsets_K2[k + 1]`.
     """
@@ -53,7 +53,7 @@ class EdgeIndex:
 
     @property
     def is_sound(self) -> bool:
-        """Whether the numbers are such as `build_index` makes; arrays from strangers may not be."""
+        """Whether the arrays are as `build_index` makes them; untrusted ones may not be."""
         keys, offsets, neighbours = self.keys_K1, self.offsets_K2, self.neighbours_X
         return (
             bool((np.diff(keys) > 0).all())
@@ -74,9 +74,9 @@ class EdgeIndex:
         """Where the neighbours of each (entity, directed relation) start and stop."""
         key_N = relation_N * np.int64(self.entities) + entity_N
         at_N = self.keys_K1.searchsorted(key_N)
-        if len(key_N) <= FEW:  # the second search costs less than the calls it spares
-            behind_N = self.keys_K1.searchsorted(key_N, "right")
-            return self.offsets_K2.take(at_N), self.offsets_K2.take(behind_N)
+        if len(key_N) <= FEW:  # the second search costs less than the calls it saves
+            after_N = self.keys_K1.searchsorted(key_N, "right")
+            return self.offsets_K2.take(at_N), self.offsets_K2.take(after_N)
         start_N = self.offsets_K2.take(at_N)
         found_N = self.keys_K1.take(at_N) == key_N
         return start_N, np.where(found_N, self.offsets_K2.take(at_N + 1), start_N)
@@ -84,7 +84,7 @@ class EdgeIndex:
     def find(self, start_N: AnyInts, stop_N: AnyInts, target_N: AnyInts) -> tuple[AnyInts, Bools]:
         """The edge to each target within its range, and whether there is one.
 
-        A single range serves all targets. Where there is no edge the number returned is any edge's.
+        A single range serves all targets. Where there is no edge, the number returned is arbitrary.
         """
         if not len(self.neighbours_X):
             return np.zeros(len(target_N), np.int64), np.zeros(len(target_N), np.bool_)
@@ -119,25 +119,25 @@ class EdgeIndex:
 
     @cached_property
     def codes(self) -> Ints:
-        """For each edge where its range starts and whom it leads to, as one number; ascending."""
+        """Each edge's target and the start of its range, as one number; ascending."""
         starts_X = np.repeat(self.offsets_K2[:-2].astype(np.int64), np.diff(self.offsets_K2[:-1]))
         return starts_X * self.entities + self.neighbours_X
 
     @cached_property
     def by_entity(self) -> tuple[Ints, Ints]:
-        """Key numbers ordered by entity and directed relation, and where each entity's start."""
+        """Key numbers ordered by entity and directed relation, and where each entity's begin."""
         entity_K = self.keys_K1[:-1] % self.entities
         order_K = np.argsort(entity_K, kind="stable")
         return order_K, np.searchsorted(entity_K[order_K], np.arange(self.entities + 1))
 
     def with_relation(self, directed: int) -> Ints:
-        """The entities that have neighbours by a directed relation."""
+        """The entities that have neighbours along a directed relation."""
         bounds = np.array([directed, directed + 1]) * self.entities
         first, last = self.keys_K1.searchsorted(bounds)
         return np.asarray(self.keys_K1[first:last]) - directed * self.entities
 
     def restricted(self, bits: int) -> EdgeIndex:
-        """The edges in any of the splits that `bits` names. No sorting: the order is kept."""
+        """The edges in any of the splits in `bits`. Their order is kept, so nothing is sorted."""
         kept_X = (self.splits_X & np.uint8(bits)) != 0
         if kept_X.all():
             return self
@@ -169,7 +169,7 @@ class EdgeIndex:
 
 
 def positions(start_N: AnyInts, count_N: AnyInts) -> AnyInts:
-    """Every position of ranges that start so and are so long, laid end to end."""
+    """The positions in ranges with these starts and lengths, concatenated."""
     if len(count_N) == 1:
         return np.arange(start_N[0], start_N[0] + count_N[0])
     found = np.repeat(start_N - (np.cumsum(count_N) - count_N), count_N)
@@ -178,13 +178,13 @@ def positions(start_N: AnyInts, count_N: AnyInts) -> AnyInts:
 
 
 def expand(start_N: AnyInts, stop_N: AnyInts) -> tuple[Ints, AnyInts]:
-    """Every position of every range, beside the number of the range it is in."""
+    """For every position in the ranges, the number of its range and the position itself."""
     count_N = stop_N - start_N
     return np.repeat(np.arange(len(count_N)), count_N), positions(start_N, count_N)
 
 
 def build_index(entities: int, relations: int, triples: list[npt.NDArray[np.int32]]) -> EdgeIndex:
-    """An index of (head, relation, tail) rows, one array a split; repeated triples count once."""
+    """An index of (head, relation, tail) rows, one array per split; duplicates count once."""
     if len(triples) > 8:
         raise DataError(f"A graph can have at most 8 splits; this one has {len(triples)}.")
     if entities * 2 * relations * max(entities, 1) >= 2**63:

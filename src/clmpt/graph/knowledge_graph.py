@@ -1,4 +1,4 @@
-"""KnowledgeGraph: names, labels and triples in named splits; immutable, opened by memory map."""
+"""KnowledgeGraph: names, labels and triples in named splits; immutable and memory-mapped."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from clmpt.storage.arrays import open_array, save_array
 from clmpt.storage.files import new_folder, open_json, save_json
 
 FORMAT = "clmpt graph 1"
-CHECKED_EDGES = 2**24  # up to so many, opening looks at every number; beyond, only at the sizes
-_MANY = 200_000  # names, up to which all are looked through for one that ends alike
+CHECKED_EDGES = 2**24  # up to this many, opening checks every number; beyond, only the sizes
+_MANY = 200_000  # names; up to this many, all are searched for one with the same ending
 _LISTED = 5  # how many candidates an ambiguous label shows
 
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """The names of one kind of thing by id, and labels for people where there are any."""
+    """The names of all entities or all relations by id, and their labels if there are any."""
 
     kind: str
     names: NameTable
@@ -39,7 +39,7 @@ class Vocabulary:
         return len(self.names)
 
     def label(self, number: int) -> str:
-        """What to show a person: the label, or the name where there is none."""
+        """What to show a user: the label, or the name if there is none."""
         return (self.labels[number] if self.labels else "") or self.names[number]
 
     def resolve(self, symbol: Symbol) -> int:
@@ -51,7 +51,7 @@ class Vocabulary:
         if isinstance(symbol, Placeholder):
             raise QueryError(
                 f"The placeholder ${symbol.name} has no value",
-                "A shape is no question yet: put names in the places of its placeholders",
+                "A shape is not a query yet: replace its placeholders with names",
             )
         found = self.names.find(symbol.text)
         if not found and self.labels and symbol.text:
@@ -66,7 +66,7 @@ class Vocabulary:
         return found[0]
 
     def _ending_in(self, text: str) -> list[int]:
-        """The IRIs whose last part is this text: a label does not hide the name."""
+        """The IRIs whose last part is this text: having a label does not hide it."""
         if len(self) > _MANY:
             return []
         ends = (f"/{text}", f"#{text}")
@@ -81,7 +81,7 @@ class Vocabulary:
 class KnowledgeGraph:
     """Triples between named entities. Ids are dense; all arrays are read-only.
 
-    `index` covers all splits; `view("train")` is the same graph seen through some of them.
+    `index` covers all splits; `view("train")` is the same graph with only some of them.
 
     >>> graph = KnowledgeGraph.from_triples([("Mizoguchi", "directed", "Ugetsu")])
     >>> [graph.entities.names[i] for i in graph.neighbours(0, 0)]
@@ -128,7 +128,7 @@ class KnowledgeGraph:
             raise DataError(f"'{folder}/graph.json' is damaged: {error!r}.") from None
 
     def save(self, folder: str | Path) -> None:
-        """Writes the folder that `open` reads; refuses one that exists."""
+        """Writes the folder that `open` reads; never overwrites an existing one."""
         with new_folder(Path(folder)) as scratch:
             for name, array in (
                 ("keys", self.index.keys_K1),
@@ -146,7 +146,7 @@ class KnowledgeGraph:
 
     @cached_property
     def fingerprint(self) -> str:
-        """Names and their ids in short: equal for graphs whose ids mean the same."""
+        """A hash of the names and their ids: equal for graphs whose ids mean the same."""
         digest = hashlib.sha256()
         for vocabulary in (self.entities, self.relations):
             digest.update(vocabulary.names.offsets.tobytes())
@@ -155,7 +155,7 @@ class KnowledgeGraph:
 
     @cached_property
     def checksum(self) -> int:
-        """All facts and the splits they are in, in short: equal for graphs that hold the same."""
+        """A checksum of all facts and their splits: equal for graphs with the same content."""
         found = zlib.crc32("\n".join(self.splits).encode())
         whole = self._whole
         for array in (whole.keys_K1, whole.offsets_K2, whole.neighbours_X, whole.splits_X):
@@ -164,7 +164,7 @@ class KnowledgeGraph:
 
     @property
     def identity(self) -> dict[str, Any]:
-        """What tells this graph from others: a run belongs to one."""
+        """What distinguishes this graph from others: a run belongs to one graph."""
         return {"fingerprint": self.fingerprint, "edges": self.checksum}
 
     @property
@@ -184,7 +184,7 @@ class KnowledgeGraph:
     # --- splits ---------------------------------------------------------------------------------
 
     def view(self, *splits: str) -> KnowledgeGraph:
-        """The graph with only the edges of these splits; without any, all of them."""
+        """The graph with only the edges of these splits; by default, of all splits."""
         wanted = tuple(dict.fromkeys(splits)) or self.splits
         for name in wanted:
             if name not in self.splits:
@@ -213,9 +213,9 @@ class KnowledgeGraph:
 
     @cached_property
     def inverse_ids(self) -> Ints:
-        """For each relation the one that holds exactly the reversed triples, or -1.
+        """For each relation, the one with exactly its triples reversed, or -1.
 
-        BetaE's graphs have both directions present; others usually have none.
+        BetaE's graphs contain both directions of every relation; others usually do not.
         """
         return find_inverses(self.index)
 
@@ -234,11 +234,11 @@ class KnowledgeGraph:
         return found
 
     def triples(self, *splits: str) -> npt.NDArray[np.int32]:
-        """Rows (head, relation, tail) of these splits (all without any), sorted by relation."""
+        """(head, relation, tail) rows of these splits, by default all, sorted by relation."""
         return self.view(*(splits or self.observed)).index.forward_triples()
 
     def bind(self, query: Query) -> Query:
-        """The query with every name replaced by its id; errors tell where and what is near."""
+        """The query with every name replaced by its id; errors say where and suggest names."""
         return query.replace(
             lambda symbol: Id(self.entities.resolve(symbol)),
             lambda symbol: Id(self.relations.resolve(symbol)),
@@ -257,12 +257,12 @@ class KnowledgeGraph:
         )
 
     def labels(self, entities: Iterable[int]) -> list[str]:
-        """What to show a person for each: its label, or its name where it has none."""
+        """What to show a user for each entity: its label, or its name if it has none."""
         return [self.entities.label(entity) for entity in entities]
 
 
 def find_inverses(index: EdgeIndex) -> Ints:
-    """For each relation the one with exactly its triples reversed, or -1.
+    """For each relation, the one with exactly its triples reversed, or -1.
 
     Where several qualify, BetaE's partner (r ^ 1) comes first, then the relation itself.
     """
@@ -272,7 +272,7 @@ def find_inverses(index: EdgeIndex) -> Ints:
     head_T, tail_T = rows[:, 0].astype(np.int64), rows[:, 2].astype(np.int64)
     forward_T = head_T * index.entities + tail_T
     backward_T = tail_T * index.entities + head_T
-    # A sum of scrambled pairs finds the few candidates; only they are compared triple by triple.
+    # A sum of hashed pairs finds the few candidates; only those are compared triple by triple.
     signatures: dict[tuple[int, int], list[int]] = {}
     parts = [slice(start, stop) for start, stop in pairwise(bounds.tolist())]
     for relation, part in enumerate(parts):
@@ -295,7 +295,10 @@ def _signature(pairs: Ints) -> tuple[int, int]:
 
 def _opened(folder: Path, about: dict[str, Any]) -> KnowledgeGraph:
     if about["format"] != FORMAT:
-        raise DataError(f"'{folder}' is in the format '{about['format']}'; this is for '{FORMAT}'.")
+        raise DataError(
+            f"'{folder}' is in the format '{about['format']}', not '{FORMAT}'. Import the graph "
+            "again."
+        )
     vocabularies = []
     for kind in ("entity", "relation"):
         names = open_names(folder, f"{kind}_names")

@@ -1,4 +1,4 @@
-"""Names and labels by number and numbers by name, for millions of them, opened by memory map."""
+"""Names and labels by id, and ids by name: memory-mapped, for millions of them."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ import numpy.typing as npt
 from clmpt.errors import DataError
 from clmpt.storage.arrays import IMPORT_AGAIN, open_array, save_array
 
-_MANY = 200_000  # beyond this, suggestions look only at names that start alike
+_MANY = 200_000  # beyond this, suggestions consider only names that start the same
 
 
 @dataclass(frozen=True)
 class NameTable:
-    """Texts in the order of their ids, beside the order of their bytes for looking them up."""
+    """Texts in the order of their ids, with their sorted order for lookups."""
 
     bytes_: npt.NDArray[np.uint8]
     offsets: npt.NDArray[np.int64]
@@ -41,7 +41,7 @@ class NameTable:
 
     @property
     def is_sound(self) -> bool:
-        """Whether the numbers are such as `of` makes; names from strangers may not be."""
+        """Whether the arrays are as `of` makes them; untrusted ones may not be."""
         return (
             self.offsets[0] == 0
             and self.offsets[-1] == len(self.bytes_)
@@ -71,7 +71,7 @@ class NameTable:
         return found
 
     def starting_with(self, prefix: str, limit: int) -> list[int]:
-        """Up to `limit` ids whose text starts so, in the order of their texts."""
+        """Up to `limit` ids whose text starts with `prefix`, in the order of their texts."""
         wanted = prefix.encode("utf-8", "surrogatepass")
         first = bisect_left(_Ranked(self), wanted)
         near = self.order[first : first + limit].tolist()

@@ -1,4 +1,4 @@
-"""A graph from whatever is there: a stored graph, a file, a benchmark folder, a fitted model."""
+"""A graph from any source: a stored graph, a file, a benchmark folder, a fitted model."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from clmpt.graph.splits import SPLITS
 
 
 def open_graph(path: str | Path) -> KnowledgeGraph:
-    """A graph from whatever is there: a stored graph, a fitted model with its graph, a benchmark
-    folder, or a file of triples."""
+    """A graph from any source: a stored graph, a fitted model with its graph, a benchmark folder,
+    or a file of triples."""
     path = Path(path)
-    if os.path.isfile(path):  # unlike Path.is_file it has no errors of its own
+    if os.path.isfile(path):  # unlike Path.is_file, it never raises
         return read_graph([path])[0]
     if (path / "graph.json").exists():
         return KnowledgeGraph.open(path)
@@ -37,7 +37,7 @@ def open_graph(path: str | Path) -> KnowledgeGraph:
         if files:
             return read_graph(files)[0]
         raise DataError(
-            f"'{path}' is no folder with a graph: it has no graph.json, no id2ent.pkl, no "
-            "kgindex.json and no train.* file."
+            f"'{path}' is not a folder with a graph: it has no graph.json, id2ent.pkl, "
+            "kgindex.json or train.* file."
         )
     raise DataError(f"There is no file or folder '{path}'.")

@@ -50,7 +50,7 @@ _HEADERS = (
 
 @dataclass(frozen=True)
 class TextOptions:
-    """How delimited files are read; what is None is found out from the file."""
+    """How delimited files are read; what is None is detected from the file."""
 
     delimiter: str | None = None
     header: bool | None = None
@@ -60,7 +60,7 @@ class TextOptions:
 
 @dataclass
 class ImportSummary:
-    """What was read, what was left out, and why."""
+    """What was read and what was left out."""
 
     files: list[dict[str, Any]] = field(default_factory=list)
     literals: int = 0
@@ -87,7 +87,7 @@ def read_graph(
     keep_literals: bool = False,
     progress: ReportProgress = silent,
 ) -> tuple[KnowledgeGraph, ImportSummary]:
-    """One graph from one or more files. `NAME=FILE` puts a file into a split of that name.
+    """One graph from one or more files. `NAME=FILE` puts a file into the split of that name.
 
     A file called train, valid or test is that split; any other goes to the split "facts".
     """
@@ -99,7 +99,7 @@ def read_graph(
         rows = _rows(job.builder) - before
         job.summary.files.append({"file": str(path), "split": split, "triples": rows})
         if not rows:
-            raise DataError(f"'{path}' holds no triples between entities.{_literal_hint(job)}")
+            raise DataError(f"'{path}' has no triples between entities.{_literal_hint(job)}")
     for table in labels:
         for name, label in read_labels(Path(table), job.options.encoding):
             job.builder.label(name, label)
@@ -120,7 +120,7 @@ def split_and_path(source: str) -> tuple[str, Path]:
 
 
 def read_labels(path: Path, encoding: str = "utf-8-sig") -> Iterator[tuple[str, str]]:
-    """Name and label from a file of two tab-separated columns."""
+    """Pairs of name and label from a file of two tab-separated columns."""
     with open_binary(path) as raw, io.TextIOWrapper(raw, encoding, newline="") as text:
         for number, line in enumerate(_lines(text, path), 1):
             name, tab, label = line.rstrip("\r\n").partition("\t")
@@ -153,8 +153,8 @@ def _read_file(path: Path, split: str, job: _Import) -> None:
         else:
             known = " ".join([*TEXT_SUFFIXES, *RDF_SUFFIXES])
             raise DataError(
-                f"'{path}' has no ending that says what it is. Known are: {known} (and .gz behind "
-                "them); for other delimited files give the delimiter."
+                f"'{path}' has an unknown file extension. The known ones are {known}, each "
+                "optionally followed by .gz. For other delimited files, use --delimiter."
             )
 
 
@@ -162,18 +162,18 @@ def _read_file(path: Path, split: str, job: _Import) -> None:
 
 
 def _not_text(path: Path, encoding: str) -> DataError:
-    """What is wrong with a file that is not in the encoding it was taken for, and what may help."""
+    """The error for a file that is not in the expected encoding, with what may help."""
     with open_binary(path) as file:
         start = file.read(4096)
         file.seek(0)
         bad = next((n for n, raw in enumerate(file, 1) if not _decodes(raw, encoding)), 1)
     if start.startswith((b"\xff\xfe", b"\xfe\xff")):
-        way_out = "It looks like UTF-16: give --encoding utf-16 to 'clmpt import' or 'clmpt fit'."
+        way_out = "It looks like UTF-16: pass --encoding utf-16 to 'clmpt import' or 'clmpt fit'."
     elif any(byte < 9 for byte in start):
         way_out = "It does not look like text at all. A graph is text with three columns, or RDF."
     else:
         way_out = (
-            "If it is text in another encoding, name that to 'clmpt import' or 'clmpt fit', "
+            "If it is text in another encoding, pass that to 'clmpt import' or 'clmpt fit', "
             "for example: --encoding latin-1"
         )
     return DataError(f"'{path}', line {bad} is not {encoding.removesuffix('-sig')} text. {way_out}")
@@ -200,7 +200,7 @@ def _lines(text: io.TextIOWrapper, path: Path) -> Iterator[str]:
     except UnicodeError:
         raise _not_text(path, text.encoding) from None
     except (EOFError, OSError, zlib.error) as error:
-        raise DataError(f"'{path}' cannot be read to its end: {error}.") from None
+        raise DataError(f"'{path}' cannot be read to the end: {error}.") from None
 
 
 def _read_text(
@@ -258,7 +258,7 @@ def _cells(
         hint = (
             "Choose three of them with --columns, for example --columns 1,2,3."
             if len(row) > 3
-            else "Expected head, relation and tail; name another delimiter with --delimiter."
+            else "Expected head, relation and tail; set another delimiter with --delimiter."
         )
         raise DataError(f"'{path}', line {line}: {len(row)} column(s). {hint}")
     head, relation, tail = (row[column] for column in columns)
@@ -300,7 +300,7 @@ def _read_rdf(raw: IO[bytes], path: Path, form: str, split: str, job: _Import) -
         if isinstance(term, ox.NamedNode):
             return name_of_iri(str(term.value))
         if isinstance(term, ox.BlankNode):
-            # The parser makes labels up anew each time; numbered, an import is the same each time.
+            # The parser makes up new labels on every run; numbers make imports reproducible.
             return names.setdefault(term.value, f"_:b{job.builder.blank_nodes + len(names)}")
         if isinstance(term, ox.Literal):
             return str(term) if job.keep_literals else None
@@ -329,12 +329,12 @@ def _read_rdf(raw: IO[bytes], path: Path, form: str, split: str, job: _Import) -
             f"'{path}'{where} is not {form.replace('_', '-').title()}: {error.msg}."
         ) from None
     except (OSError, ValueError, EOFError, zlib.error) as error:
-        raise DataError(f"'{path}' cannot be read to its end: {error}.") from None
+        raise DataError(f"'{path}' cannot be read to the end: {error}.") from None
     job.builder.blank_nodes += len(names)
 
 
 def _rank_label(subject: str, literal: Any, job: _Import) -> None:
-    """Keeps the English label before the untagged one before any other."""
+    """Prefers an English label to an untagged one, and that to any other."""
     language = literal.language or ""
     rank = 0 if language.split("-")[0] == "en" else 1 if not language else 2
     if rank < job.label_ranks.get(subject, 3):
@@ -343,7 +343,7 @@ def _rank_label(subject: str, literal: Any, job: _Import) -> None:
 
 
 def name_of_iri(iri: str) -> str:
-    """The name that an IRI stands for: itself, unless an export of ours made it of a plain name."""
+    """The name that an IRI stands for: itself, unless our export made it from a plain name."""
     if not iri.startswith(BASE):
         return iri
     symbol = symbol_of(iri)

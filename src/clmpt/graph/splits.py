@@ -6,11 +6,9 @@ from clmpt.graph.knowledge_graph import KnowledgeGraph
 
 SPLITS = ("train", "valid", "test")
 
-
-# What is taken as known when the queries of a split are asked, and what their answers add to it.
+# What counts as known when the queries of a split are asked.
 OBSERVED = {"train": ("train",), "valid": ("train",), "test": ("train", "valid")}
-
-
+# What their answers are computed from.
 FULL = {"train": ("train",), "valid": ("train", "valid"), "test": SPLITS}
 
 

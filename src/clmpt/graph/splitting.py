@@ -1,4 +1,4 @@
-"""Facts hidden from training, to choose a model by and to measure it with."""
+"""Facts held out from training, to select a model and to measure it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from clmpt.errors import DataError
 from clmpt.graph.edges import AnyInts, Ints, build_index
 from clmpt.graph.knowledge_graph import KnowledgeGraph
 
-MOST_HIDDEN = 20_000  # in 'valid' and in 'test' each: more would not make the figures steadier
+MOST_HIDDEN = 20_000  # in 'valid' and 'test' each; more would not make the figures more reliable
 
 
 def hold_out(graph: KnowledgeGraph, share: float, seed: int = 0) -> KnowledgeGraph:
@@ -20,7 +20,7 @@ def hold_out(graph: KnowledgeGraph, share: float, seed: int = 0) -> KnowledgeGra
 
     All facts between the same two entities stay together, so that none of them gives away another
     ("a borders b" and "b borders a"). Every entity and every relation keeps a fact in train, so
-    fewer are hidden where there are not enough.
+    fewer are held out if there are not enough.
 
     >>> ring = [(str(n), "next", str((n + 1) % 20)) for n in range(20)]
     >>> hidden = hold_out(KnowledgeGraph.from_triples(ring), 0.2)
@@ -56,7 +56,7 @@ def hold_out(graph: KnowledgeGraph, share: float, seed: int = 0) -> KnowledgeGra
 
 
 def in_one_split(graph: KnowledgeGraph) -> KnowledgeGraph:
-    """The same facts without a difference between them."""
+    """The same facts in a single split."""
     return _divided(graph, ("facts",), [graph.triples()])
 
 
@@ -68,8 +68,8 @@ def _divided(
 
 
 def _shuffled_pairs(rows: AnyInts, degree: Ints, random: np.random.Generator) -> Iterator[Ints]:
-    """The numbers of the facts between two entities, pair by pair; not those of an entity that
-    has no other fact and so must keep it."""
+    """The rows of the facts between two entities, pair by pair in random order; pairs with an
+    entity that has no other facts are left out, since it must keep one in train."""
     order = np.argsort(_pairs(rows), kind="stable")
     starts = np.flatnonzero(np.diff(_pairs(rows)[order], prepend=-1))
     stops = np.append(starts[1:], len(order))
@@ -81,7 +81,7 @@ def _shuffled_pairs(rows: AnyInts, degree: Ints, random: np.random.Generator) ->
 
 
 def _pairs(rows: AnyInts) -> Ints:
-    """A number for the two entities of each fact, whichever comes first."""
+    """One number for the two entities of each fact, in either order."""
     ends = np.sort(rows[:, [0, 2]].astype(np.int64), axis=1)
     size = int(ends.max(initial=0)) + 1
     return ends[:, 0] * size + ends[:, 1]

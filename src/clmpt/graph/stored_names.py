@@ -1,4 +1,4 @@
-"""The names that a stored model's rows stand for, and whether a graph has the same."""
+"""The names that a stored model's rows stand for, to compare with those of a graph."""
 
 from __future__ import annotations
 
@@ -35,15 +35,15 @@ class StoredNames:
         save_names(folder, "relation_names", self.relations)
 
     def check_graph(self, graph: KnowledgeGraph) -> None:
-        """Refuses a graph whose names are not these, in the same order."""
+        """Rejects a graph that does not have these names in this order."""
         for kind, own, other in (
             ("entity", self.entities, graph.entities.names),
             ("relation", self.relations, graph.relations.names),
         ):
             if not _same(own, other):
                 raise WrongGraph(
-                    f"This model was made for a graph with other {kind} names: "
-                    f"{_difference(own, other)}. Use the graph that it was made for."
+                    f"This model was made for a graph with different {kind} names: "
+                    f"{_difference(own, other)}. Use the graph it was made for."
                 )
 
 
@@ -58,19 +58,19 @@ def _difference(own: NameTable, other: NameTable) -> str:
         f"{len(lacking):,} of {whose} {len(whole):,} are not {where} ({_some(lacking)})"
         for lacking, whole, whose, where in (
             (mine - theirs, mine, "its", "in the graph"),
-            (theirs - mine, theirs, "the graph's", "known to it"),
+            (theirs - mine, theirs, "the graph's", "in the model"),
         )
         if lacking
     ]
     if parts:
         return "; ".join(parts)
     if len(own) != len(other):
-        return f"it has {len(own):,} with repetitions, the graph {len(other):,}"
+        return f"it has {len(own):,} including duplicates, the graph {len(other):,}"
     first = next(
         number for number, pair in enumerate(zip(own, other, strict=True)) if len({*pair}) > 1
     )
     return (
-        f"the same names, but number {first} is '{own[first]}' for the model and "
+        f"the names are the same, but number {first} is '{own[first]}' in the model and "
         f"'{other[first]}' in the graph"
     )
 

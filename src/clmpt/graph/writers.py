@@ -1,4 +1,4 @@
-"""Graphs as files that others read: TSV and N-Triples."""
+"""Graphs as files for other tools: TSV and N-Triples."""
 
 from __future__ import annotations
 
@@ -27,21 +27,22 @@ _ROWS = 100_000
 
 
 def export_graph(graph: KnowledgeGraph, path: Path) -> int:
-    """Writes the triples of a graph (or of a view of it) and says how many.
+    """Writes the triples of a graph (or of a view) and returns how many there are.
 
-    The ending decides: .tsv for names separated by tabs, .nt for N-Triples, .gz behind it to pack.
+    The file extension sets the format: .tsv for tab-separated names, .nt for N-Triples; a final
+    .gz compresses it.
     """
     plain = path.name.removesuffix(".gz")
     writers = {".tsv": _tsv, ".nt": _ntriples}
     writer = writers.get(Path(plain).suffix)
     if writer is None:
-        raise DataError(f"'{path}' should end in .tsv or .nt (or one of them and .gz).")
+        raise DataError(f"'{path}' should end in .tsv or .nt, optionally followed by .gz.")
     refuse_existing(path)
     with new_file(path) as scratch:
-        packed = plain != path.name
+        gzipped = plain != path.name
         with (
             gzip.open(scratch, "wt", encoding="utf-8", newline="")
-            if packed
+            if gzipped
             else scratch.open("w", encoding="utf-8", newline="") as file
         ):
             writer(graph, file)
@@ -59,7 +60,8 @@ def _tsv(graph: KnowledgeGraph, file: TextIO) -> None:
     for name in (*entities, *relations):
         if "\t" in name or "\n" in name or "\r" in name:
             raise DataError(
-                f"The name {name!r} holds a tab or a line break, which TSV cannot. Export to .nt."
+                f"The name {name!r} contains a tab or a line break, which TSV cannot hold. Export "
+                "to .nt instead."
             )
     for rows in _rows(graph):
         file.writelines(f"{entities[h]}\t{relations[r]}\t{entities[t]}\n" for h, r, t in rows)
@@ -83,7 +85,7 @@ def _ntriples(graph: KnowledgeGraph, file: TextIO) -> None:
 
 
 def _term(name: str, may_be_literal: bool) -> str:
-    """A term of N-Triples. Only a literal that was imported as one has a label of its own."""
+    """An N-Triples term. Only a name that was imported as a literal has a label of its own."""
     if re.fullmatch(r"_:b\d+", name):
         return name
     literal = _LITERAL.fullmatch(name) if may_be_literal else None

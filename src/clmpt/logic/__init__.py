@@ -1,1 +1,4 @@
-"""What a question is: EFO-1 queries as values, and the texts they are written in."""
+"""Queries as values: formulas, parsers, SPARQL, normal form, operator tree, query graph.
+
+Text in, values out. Knows no graph: names stay names until a graph resolves them.
+"""

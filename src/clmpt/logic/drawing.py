@@ -1,7 +1,7 @@
-"""Pictures of query graphs: as text for a terminal, and as SVG.
+"""Drawings of query graphs: as text for a terminal, and as SVG.
 
-Terms are nodes and atoms are edges. What must not hold is marked: a negated atom by ✗ or a dashed
-red edge, a negated group (no such entity exists) by its own marked part.
+Terms are nodes and atoms are edges. Negation is marked: a negated atom by ✗ or a dashed red edge, a
+negated group (no such entity exists) by a marked part of its own.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from clmpt.logic.printing import symbol_text, term_text
 
 
 def draw_text(query: Query) -> str:
-    """The query graph as a tree that grows from the free variable.
+    """The query graph as a tree rooted at the free variable.
 
     >>> from clmpt.logic.parser import parse_formula
     >>> print(draw_text(parse_formula("?y : wrote(?x, ?y) & won(?x, Nobel) & !banned(?y, USSR)")))
@@ -46,10 +46,10 @@ class _Tree:
     def lines(self, root: Term) -> Iterator[str]:
         yield term_text(root)
         yield from self.below(root)
-        yield from self.apart()
+        yield from self.disconnected()
 
-    def apart(self) -> Iterator[str]:
-        """What no path connects with the root."""
+    def disconnected(self) -> Iterator[str]:
+        """The parts that no path connects to the root."""
         while self.edges:
             start = self.edges[0][0].head
             yield f"and  {term_text(start)}"
@@ -60,7 +60,7 @@ class _Tree:
             yield from ("     " + below for below in inside)
 
     def below(self, node: Term) -> list[str]:
-        """The branches at a node, each with what hangs on it."""
+        """The branches at a node, each with its subtree."""
         self.seen.add(node)
         branches: list[tuple[str, list[str]]] = []
         while mine := [e for e in self.edges if node in (e[0].head, e[0].tail)]:
@@ -77,11 +77,11 @@ class _Tree:
         return found
 
     def group(self, group: Pattern, node: Term | None) -> tuple[str, list[str]]:
-        """A part that must not hold, seen from a node that it speaks of, if there is one."""
+        """A negated group, drawn from a node that occurs in it, if any."""
         names = " ".join(f"?{variable.name}" for variable in group.variables)
         inner = _Tree(group, self.seen - set(group.variables))
         inside = inner.below(node) if node else []
-        return f"✗─ there is no {names} with", [*inside, *inner.apart()]
+        return f"✗─ there is no {names} with", [*inside, *inner.disconnected()]
 
     def branch(self, node: Term, atom: Atom, negated: bool) -> tuple[str, list[str]]:
         forward = atom.head == node
@@ -119,7 +119,7 @@ _ROW, _MARGIN, _HEIGHT, _LETTER = 74, 28, 30, 7.6
 
 @dataclass(frozen=True)
 class _Edge:
-    """An atom to draw: part of something that must not hold, and whether it is negated itself."""
+    """An atom to draw: whether it is inside a negation, and whether it is negated itself."""
 
     atom: Atom
     within: bool
@@ -128,7 +128,7 @@ class _Edge:
 
 @dataclass
 class _Layout:
-    """Where the nodes of one alternative stand: one column per distance from the free variable."""
+    """The node positions of one alternative: a column per distance from the free variable."""
 
     edges: list[_Edge]
     none: set[Variable]
@@ -138,7 +138,7 @@ class _Layout:
 
 
 def draw_svg(query: Query) -> str:
-    """A self-contained SVG: constants blue, the free variable orange, what must not hold red."""
+    """A self-contained SVG: constants blue, the free variable orange, negated parts red."""
     layouts = [_layout(pattern, query.free) for pattern in query.patterns]
     width = max(layout.width for layout in layouts)
     parts, top = [], 0.0
@@ -161,7 +161,7 @@ def draw_svg(query: Query) -> str:
 
 
 def _flat(pattern: Pattern, within: bool = False) -> tuple[list[_Edge], set[Variable]]:
-    """All edges of a pattern, nested ones too, and the variables that must not exist."""
+    """All edges of a pattern, including nested ones, and the variables that must not exist."""
     edges = [_Edge(atom, within, False) for atom in pattern.atoms]
     none: set[Variable] = set(pattern.variables) if within else set()
     for absent in pattern.absent:
@@ -241,7 +241,7 @@ def _draw(layout: _Layout, query: Query) -> str:
 
 
 def _edge(layout: _Layout, edge: _Edge, number: int) -> str:
-    """A line, bent where the two nodes have several, or a loop."""
+    """A line, curved if the two nodes have several, or a loop."""
     atom = edge.atom
     (x1, y1), (x2, y2) = layout.place[atom.head], layout.place[atom.tail]
     bend = (number + 1) // 2 * 26 * (-1) ** number

@@ -1,7 +1,7 @@
 """Queries as plain values: a syntax tree, one free variable, and limits on its size.
 
-A query knows nothing of graphs, ids of rows in tables, or the text it came from. Names stay names
-until a graph resolves them; an inverse relation is an atom with its ends swapped.
+A query knows nothing about graphs, table rows or the text it came from. Names stay names until a
+graph resolves them; an inverse relation is an atom with its ends swapped.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ def _flatten(kind: type[And] | type[Or], parts: tuple[Formula, ...]) -> tuple[Fo
 
 
 def negate(formula: Formula) -> Formula:
-    """The negation, with two negations in a row cancelled."""
+    """The negation; a double negation cancels out."""
     return formula.body if isinstance(formula, Not) else Not(formula)
 
 
@@ -141,7 +141,7 @@ def disjunction(parts: list[Formula]) -> Formula:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How large a query may be. Normal forms explode, so all three are checked before any work."""
+    """How large a query may be. Normal forms can explode, so these are checked before any work."""
 
     atoms: int = 64
     depth: int = 40
@@ -150,10 +150,10 @@ class Limits:
 
 @dataclass(frozen=True)
 class Query:
-    """`{ free | body }`: the entities that make `body` true when put for `free`.
+    """`{ free | body }`: the entities that make `body` true when substituted for `free`.
 
-    Every other variable is existential; one that no quantifier in `body` binds is bound outside all
-    of it, so `!r(?x, ?y)` says that *some* ?x is not related, and `!exists ?x (r(?x, ?y))` that
+    Every other variable is existential; one that no quantifier in `body` binds is quantified around
+    all of it, so `!r(?x, ?y)` says that *some* ?x is not related, and `!exists ?x (r(?x, ?y))` that
     *none* is. `limit` is how many answers a listing shows; it is not part of the question.
 
     >>> y, x = Variable("y"), Variable("x")
@@ -174,9 +174,9 @@ class Query:
         while isinstance(self.body, Exists) and self.free not in self.body.variables:
             unused = set(self.body.variables) - loose_variables(self.body.body)
             if unused:
-                break  # the normal form says which
+                break  # the normal form reports which
             object.__setattr__(self, "body", self.body.body)
-        _ = self.patterns  # a query that has no safe normal form is refused when it is made
+        _ = self.patterns  # rejects a query without a safe normal form right away
 
     def __hash__(self) -> int:
         return self._hash
@@ -193,7 +193,7 @@ class Query:
         return normal_form(self)
 
     def disjuncts(self) -> tuple[Query, ...]:
-        """One or-free query for each alternative; an answer of any is an answer of this one."""
+        """One query without 'or' per alternative; an answer to any of them is an answer to this."""
         from clmpt.logic.normal_form import to_formula
 
         return tuple(Query(self.free, to_formula(p), None, self.limits) for p in self.patterns)
@@ -265,7 +265,7 @@ def children(formula: Formula) -> tuple[Formula, ...]:
 
 
 def _simple(formula: Formula) -> Formula:
-    """The same with two negations in a row cancelled, as the printed text would be read."""
+    """The formula with double negations cancelled, as its printed text would parse."""
     if isinstance(formula, Atom):
         return formula
     if isinstance(formula, Not):
@@ -288,14 +288,14 @@ def _check_names(query: Query) -> None:
 
 
 def _check_size(body: Formula, limits: Limits) -> None:
-    """Refuses before anything recursive runs; hence the explicit stack."""
+    """Runs before anything recursive does; hence the explicit stack."""
     stack, found = [(body, 1)], 0
     while stack:
         formula, depth = stack.pop()
         found += isinstance(formula, Atom)
         if depth > limits.depth:
             raise QueryTooLarge(
-                f"The query is nested more than {limits.depth} deep",
+                f"The query is nested more than {limits.depth} levels deep",
                 "Write it with fewer parentheses",
             )
         if found > limits.atoms:

@@ -1,6 +1,6 @@
-"""Names as IRIs and back, one to one, so that any graph can be asked and exported as RDF.
+"""Names as IRIs and back, one to one, so that any graph can be queried and exported as RDF.
 
-A name that is an IRI stays as it is. Any other becomes `urn:clmpt:` and its percent-encoded text.
+A name that is an IRI stays as it is. Any other becomes `urn:clmpt:` plus its percent-encoded text.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def iri_of(symbol: Symbol) -> str:
     """
     if isinstance(symbol, Placeholder):
         raise UnsupportedQuery(
-            f"The placeholder ${symbol.name} has no value", "Put a name in its place first"
+            f"The placeholder ${symbol.name} has no value", "Replace it with a name first"
         )
     if isinstance(symbol, Id):
         return f"{BASE}id:{symbol.number}"

@@ -1,8 +1,8 @@
 """Disjunctive normal form, and the check that every variable can be enumerated.
 
-`Pattern` is the one thing that solvers, samplers and models read: atoms that hold, and patterns
-that do not. A negated atom is an absent pattern without variables of its own (∃¬ for the variables
-it shares with the outside); a negated group is one with variables of its own (¬∃).
+Solvers, samplers and models all read a `Pattern`: atoms that hold, and patterns that do not. A
+negated atom is an absent pattern without variables of its own (∃¬ for the variables it shares with
+the outside); a negated group is one with variables of its own (¬∃).
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def variables_in(parts: Iterable[Atom]) -> tuple[Variable, ...]:
 
 
 def all_variables(pattern: Pattern) -> tuple[Variable, ...]:
-    """Every variable that occurs, also inside absent patterns."""
+    """Every variable that occurs, including inside absent patterns."""
     inner = (variable for part in pattern.absent for variable in all_variables(part))
     return tuple(dict.fromkeys([*variables_in(pattern.atoms), *inner]))
 
@@ -59,7 +59,7 @@ def normal_form(query: Query) -> tuple[Pattern, ...]:
     if not any(query.free in all_variables(pattern) for pattern in patterns):
         raise UnsafeQuery(
             f"The free variable ?{query.free.name} does not occur in the query",
-            "Ask for a variable that the query speaks of",
+            "Ask for a variable that occurs in the query",
             query.free.position,
         )
     for number, pattern in enumerate(patterns, 1):
@@ -86,9 +86,10 @@ class _Normaliser:
     def alternatives(
         self, formula: Formula, positive: bool, names: dict[Variable, Variable]
     ) -> list[Pattern]:
-        """Patterns whose disjunction is `formula`, or its negation where not `positive`."""
+        """Patterns whose disjunction is `formula`, or its negation if not `positive`."""
         if isinstance(formula, Atom):
-            atom = Atom(formula.relation, _put(formula.head, names), _put(formula.tail, names))
+            ends = (_renamed(formula.head, names), _renamed(formula.tail, names))
+            atom = Atom(formula.relation, *ends)
             return [Pattern((), (atom,)) if positive else Pattern((), (), (Pattern((), (atom,)),))]
         if isinstance(formula, Not):
             return self.alternatives(formula.body, not positive, names)
@@ -116,14 +117,14 @@ class _Normaliser:
         return patterns
 
     def negated(self, pattern: Pattern) -> list[Pattern]:
-        """¬∃ stays whole; a conjunction without variables of its own is pushed through."""
+        """The negation: ¬∃ stays whole; a conjunction without its own variables is split up."""
         if pattern.variables:
             return [Pattern((), (), (pattern,))]
         literals = [Pattern((), (), (Pattern((), (atom,)),)) for atom in pattern.atoms]
         return [*literals, *pattern.absent]
 
     def all_of(self, parts: list[list[Pattern]]) -> list[Pattern]:
-        """Every way to take one alternative of each part."""
+        """Every way to pick one alternative from each part."""
         found = [Pattern((), ())]
         for part in parts:
             self.check(len(found) * len(part))
@@ -161,12 +162,12 @@ class _Normaliser:
         return chosen
 
 
-def _put(term: Term, names: dict[Variable, Variable]) -> Term:
+def _renamed(term: Term, names: dict[Variable, Variable]) -> Term:
     return names.get(term, term) if isinstance(term, Variable) else term
 
 
 def _close(pattern: Pattern, free: Variable) -> Pattern:
-    """Binds the variables that nothing else binds, outside everything."""
+    """The pattern with otherwise unbound variables bound at the outermost level."""
     inner = {variable for part in pattern.absent for variable in _bound_inside(part)}
     loose = (v for v in all_variables(pattern) if v != free and v not in inner)
     own = tuple(dict.fromkeys([*pattern.variables, *loose]))
@@ -188,7 +189,7 @@ def _check_free(free: Variable, pattern: Pattern, where: str) -> None:
         )
     raise UnsafeQuery(
         f"The free variable ?{free.name} does not occur{where}",
-        "Every alternative of an 'or' must say something of it",
+        "Every alternative of an 'or' must mention it",
         free.position,
     )
 
@@ -199,8 +200,8 @@ def _check_safe(pattern: Pattern, outside: set[Variable]) -> None:
         if variable not in positive:
             raise UnsafeQuery(
                 f"No positive atom binds the variable ?{variable.name}",
-                f"Add an atom that says what ?{variable.name} is; if none such may exist, write "
-                f"'!exists ?{variable.name} (…)' around the atoms that speak of it",
+                f"Add an atom that says what ?{variable.name} is; if no such ?{variable.name} may "
+                f"exist, put '!exists ?{variable.name} (…)' around the atoms that mention it",
                 variable.position,
             )
     for part in pattern.absent:

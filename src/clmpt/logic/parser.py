@@ -93,16 +93,16 @@ _WORDS = {
 
 
 def parse_formula(text: str, limits: Limits | None = None) -> Query:
-    """The query that a formula text says.
+    """The query that a formula text expresses.
 
-    Names are not looked up here: that is the graph's business.
+    Names are not looked up here; the graph does that.
 
     >>> print(parse_formula("?y : r(a, ?x) and not s(?x, ?y) and t(b, ?y)"))
     ?y : r(a, ?x) & !s(?x, ?y) & t(b, ?y)
     """
     if not text.strip():
         raise QuerySyntaxError(
-            "The query is empty", "Write for example '?x : directed(Mizoguchi, ?x)'"
+            "The query is empty", "Write, for example, '?x : directed(Mizoguchi, ?x)'"
         )
     if len(text) > LONGEST_TEXT:
         raise QueryTooLarge(f"The query is longer than {LONGEST_TEXT:,} characters", "Shorten it")
@@ -194,12 +194,12 @@ def _unquote(token: Token) -> str:
         text: str = json.loads(f'"{body}"')
     except ValueError:
         raise QuerySyntaxError(
-            f"A backslash in {token} starts no known escape",
+            f"Unknown escape sequence in {token}",
             r"Write \\ for a backslash and \" for a quotation mark",
             _place(token),
         ) from None
     if any("\ud800" <= character <= "\udfff" for character in text):
-        raise QuerySyntaxError(f"{token} holds half a surrogate pair", "", _place(token))
+        raise QuerySyntaxError(f"{token} contains half a surrogate pair", "", _place(token))
     return text
 
 

@@ -1,7 +1,7 @@
-"""A query as graphs for message passing: terms are nodes, atoms are edges, a graph per 'or'.
+"""A query as graphs for message passing: terms are nodes, atoms edges, one graph per alternative.
 
 Only what is connected to the free variable is kept: nothing else can send it a message. Where a
-graph says less than its query, `Graphs` says so in words.
+graph says less than its query, `Graphs` has a note for the user.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ class QueryEdge:
 
 @dataclass(frozen=True)
 class QueryGraph:
-    """An alternative's graph. Each place where a constant is written is a node of its own."""
+    """The graph of one alternative. Each occurrence of a constant is a node of its own."""
 
     terms: tuple[Term, ...]
     edges: tuple[QueryEdge, ...]
     free: int
-    distance: tuple[int, ...]  # of each node to the free variable, not through constants
+    distance: tuple[int, ...]  # from each node to the free variable, not through constants
 
     @property
     def depth(self) -> int:
-        """How many layers it takes until every constant's message has reached the free variable."""
+        """How many layers it takes for every constant's message to reach the free variable."""
         constants = [d for node, d in enumerate(self.distance) if self.is_constant(node)]
         return max(constants or (1, *self.distance))  # eq:depth
 
@@ -50,10 +50,10 @@ class QueryGraph:
 
 @dataclass(frozen=True)
 class Graphs:
-    """The graphs of a query's alternatives, and in what they fall short of the query.
+    """The graphs of a query's alternatives, and notes on what they leave out.
 
-    `out_of_reach` is what message passing leaves out besides: it ends when the farthest constant's
-    message has arrived.
+    `out_of_reach` notes what message passing leaves out in addition: it stops once the farthest
+    constant's message has arrived.
     """
 
     alternatives: tuple[QueryGraph, ...]
@@ -96,7 +96,7 @@ def _nearest(graph: QueryGraph, edge: QueryEdge) -> int:
 
 
 def _literals(pattern: Pattern, notes: list[str]) -> Iterator[tuple[Atom, bool]]:
-    """Atoms with whether they are negated; of an absent group, the edges that lead out of it."""
+    """Atoms and whether they are negated; in an absent group, those that lead out of it are."""
     yield from ((atom, False) for atom in pattern.atoms)
     for part in pattern.absent:
         if part.variables:
@@ -139,7 +139,7 @@ def _connected(literals: list[tuple[Atom, bool]], free: Variable) -> QueryGraph:
 
 
 def _growing(terms: list[Term]) -> Iterator[int]:
-    """The numbers of a list's members, also of those that are added meanwhile."""
+    """The indices of a list, including those of items appended meanwhile."""
     node = 0
     while node < len(terms):
         yield node

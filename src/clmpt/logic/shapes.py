@@ -1,6 +1,6 @@
-"""The benchmark shapes by name, each a line of the query language.
+"""The benchmark shapes by name, each one line of the query language.
 
-Nothing else in the toolkit knows these names: adding a shape is adding a line, here or in a call.
+Nothing else in the toolkit knows these names: to add a shape, add a line, here or in a call.
 `pni` has BetaE's meaning (no ?x at all); `pni-exists` is the reading that LMPNN and CLMPT score.
 """
 
@@ -55,7 +55,7 @@ def shape(text: str) -> Query:
 
 
 def name_of(template: Query) -> str:
-    """The name of a shape where it has one, else its formula."""
+    """The name of a shape if it has one, else its formula."""
     return _names().get(template, str(template))
 
 

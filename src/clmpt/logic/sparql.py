@@ -1,7 +1,7 @@
-"""SPARQL SELECT to Query, over rdflib's algebra, and Query to SPARQL text.
+"""SPARQL SELECT to Query, via rdflib's algebra, and Query to SPARQL text.
 
-Solutions are sets here, so DISTINCT changes nothing. Everything outside EFO-1 is refused by name.
-rdflib takes a third of a second to import, so only those who write SPARQL pay for it.
+Solutions are sets here, so DISTINCT changes nothing. Everything outside EFO-1 is rejected by name.
+rdflib takes a third of a second to import, so it is imported only when SPARQL is used.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ from clmpt.logic.iris import iri_of, symbol_of
 from clmpt.logic.normal_form import Pattern
 from clmpt.logic.sparql_source import SparqlSource
 
-# What an algebra node or expression is called in a query, and the way out.
-_REFUSED = {
+# What an algebra node or expression is called in a query, and what to do instead.
+_UNSUPPORTED = {
     "LeftJoin": ("OPTIONAL", "Leave it out, or ask for it without OPTIONAL"),
-    "Slice": ("LIMIT", "Inside a group it cannot be; limit the whole query"),
+    "Slice": ("LIMIT", "It cannot be used inside a group; limit the whole query"),
     "Extend": ("BIND", "Ask for the variable itself"),
     "Group": ("GROUP BY", "Ask without aggregates and count the answers"),
     "AggregateJoin": (
@@ -47,14 +47,14 @@ _REFUSED = {
         "Ask without aggregates and count the answers",
     ),
     "OrderBy": ("ORDER BY", "Leave it out: answers are a set"),
-    "Graph": ("GRAPH", "All named graphs are one here; leave it out"),
+    "Graph": ("GRAPH", "Leave it out: all named graphs are merged"),
     "ServiceGraphPattern": ("SERVICE", "Import the other graph first"),
     "values": ("VALUES", "Use UNION"),
 }
 
 
 def parse_sparql(text: str, limits: Limits | None = None) -> Query:
-    """The query that a SPARQL SELECT with one variable says.
+    """The query that a SPARQL SELECT with one variable expresses.
 
     The empty prefix stands for plain names, so `:Mizoguchi` is the entity named Mizoguchi.
 
@@ -62,7 +62,7 @@ def parse_sparql(text: str, limits: Limits | None = None) -> Query:
     ?y : exists ?_1 (r(a, ?_1) & s(?y, ?_1)) & !exists ?z (t(?y, ?z))
     """
     if not text.strip():
-        raise QuerySyntaxError("The query is empty", "Write for example SELECT ?x { :a :r ?x }")
+        raise QuerySyntaxError("The query is empty", "Write, for example, SELECT ?x { :a :r ?x }")
     source = SparqlSource(text)
     algebra = source.algebra()
     return _Translator(source, limits or Limits()).query(algebra)
@@ -112,13 +112,13 @@ class _Translator:
         if node.name != "SelectQuery":
             word = str(node.name).removesuffix("Query").upper()
             raise UnsupportedQuery(
-                f"{word} is not answered here",
+                f"Unsupported {word}",
                 "Use SELECT with one variable",
                 self.source.find(word),
             )
         if node.datasetClause is not None:
             raise UnsupportedQuery(
-                "FROM is not answered here",
+                "Unsupported FROM",
                 "Choose the graph by its folder",
                 self.source.find(r"(?<![?$:])FROM"),
             )
@@ -128,7 +128,7 @@ class _Translator:
                 limit = self.limit(node)
             node = node.p
         if node.name != "Project":
-            raise self.refusal(node)
+            raise self.unsupported(node)
         alternatives = self.group(node.p, frozenset())
         free = self.free(node, alternatives)
         formulas = [alternative.formula for alternative in alternatives]
@@ -140,13 +140,13 @@ class _Translator:
     def limit(self, node: Any) -> int | None:
         if node.start:
             raise UnsupportedQuery(
-                "OFFSET is not answered here", "Use LIMIT alone", self.source.find("OFFSET")
+                "Unsupported OFFSET", "Use LIMIT alone", self.source.find("OFFSET")
             )
         return None if node.length is None else int(node.length)
 
     def free(self, node: Any, alternatives: list[_Alternative]) -> Variable:
         wanted = [_variable(variable) for variable in node.PV]
-        if self.source.selects_all:  # rdflib's list then has variables of MINUS and EXISTS as well
+        if self.source.selects_all:  # rdflib then also lists variables of MINUS and EXISTS
             bound = frozenset[Variable]().union(*(one.bound for one in alternatives))
             wanted = [variable for variable in wanted if variable in bound]
         if len(wanted) == 1:
@@ -154,14 +154,14 @@ class _Translator:
         names = " ".join(f"?{variable.name}" for variable in wanted) or "none"
         raise UnsafeQuery(
             f"A query has one free variable; this SELECT has {len(wanted)} ({names})",
-            "Select the one you want the values of",
+            "Select only the one whose values you want",
             self.source.find("SELECT"),
         )
 
     def group(self, node: Any, visible: frozenset[Variable]) -> list[_Alternative]:
-        """The alternatives of a group. `visible` are the variables an EXISTS around it hands in."""
+        """The alternatives of a group. `visible` variables are passed in by an EXISTS around it."""
         if isinstance(node, list):  # what rdflib makes of a VALUES without values
-            raise self.refusal_of("values")
+            raise self.unsupported_kind("values")
         if node.name == "BGP":
             return [self.basic(node.triples)]
         if node.name == "Join":
@@ -181,7 +181,7 @@ class _Translator:
         if node.name == "Project":
             kept = frozenset(_variable(variable) for variable in node.PV)
             return [_hide(one, one.bound - kept) for one in self.group(node.p, visible & kept)]
-        raise self.refusal(node)
+        raise self.unsupported(node)
 
     def pairs(self, left: list[_Alternative], right: list[_Alternative]) -> list[_Alternative]:
         self.check(len(left) * len(right))
@@ -221,8 +221,9 @@ class _Translator:
         if name == "UnaryNot":
             return negate(self.condition(expression.expr, visible))
         raise UnsupportedQuery(
-            "FILTER by value is not answered here; only EXISTS and NOT EXISTS are",
-            "Leave the comparison out, or make its value an entity",
+            "Unsupported FILTER by value",
+            "FILTER takes only EXISTS and NOT EXISTS; leave the comparison out, or make its value "
+            "an entity",
             self.source.find(r"FILTER(?!\s*NOT\b|\s*EXISTS\b)"),
         )
 
@@ -265,11 +266,11 @@ class _Translator:
             ]
             return Exists(tuple(inner), conjunction(hops)) if inner else hops[0]
         if isinstance(path, MulPath | NegatedPath):
-            kind = f"The path operator '{path.mod}'" if isinstance(path, MulPath) else "A '!' path"
+            kind = f"path operator '{path.mod}'" if isinstance(path, MulPath) else "'!' path"
             mark = path.mod if isinstance(path, MulPath) else "!"
             raise UnsupportedQuery(
-                f"{kind} is not answered here",
-                "Write the steps out: r/r for two, with UNION for either",
+                f"Unsupported {kind}",
+                "Write the steps out: r/r for two, and UNION between alternatives",
                 self.source.mark(mark),
             )
         raise UnsupportedQuery(
@@ -290,31 +291,29 @@ class _Translator:
             return self.symbol(str(term))
         if isinstance(term, Literal):
             return Name(_literal_text(term))
-        raise UnsupportedQuery(
-            f"'{term}' is neither a variable, a literal nor an IRI", "Use an IRI"
-        )
+        raise UnsupportedQuery(f"'{term}' is not a variable, a literal or an IRI", "Use an IRI")
 
     def symbol(self, iri: str) -> Symbol:
         symbol = symbol_of(iri)
         return Name(symbol.text, self.source.name(iri)) if isinstance(symbol, Name) else symbol
 
-    def refusal(self, node: Any) -> UnsupportedQuery:
+    def unsupported(self, node: Any) -> UnsupportedQuery:
         if node.name == "Extend" and node.p.name == "AggregateJoin":
             node = node.p
-        return self.refusal_of(str(node.name))
+        return self.unsupported_kind(str(node.name))
 
-    def refusal_of(self, kind: str) -> UnsupportedQuery:
-        words, way_out = _REFUSED.get(kind, (kind, "Use triple patterns, UNION and NOT EXISTS"))
+    def unsupported_kind(self, kind: str) -> UnsupportedQuery:
+        words, way_out = _UNSUPPORTED.get(kind, (kind, "Use triple patterns, UNION and NOT EXISTS"))
         place = self.source.find(words)
         word = words.split("|")[0]
         if place is not None and "|" in words:
             match = re.search(rf"\b(?:{words})\b", self.source.code, re.IGNORECASE)
             word = match[0].upper() if match else word
-        return UnsupportedQuery(f"{word} is not answered here", way_out, place)
+        return UnsupportedQuery(f"Unsupported {word}", way_out, place)
 
 
 def _literal_text(literal: Any) -> str:
-    """A literal as the reader of RDF files names it."""
+    """A literal by the name that the RDF reader gives it."""
     import pyoxigraph as ox
 
     if literal.language:

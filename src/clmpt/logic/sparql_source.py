@@ -1,4 +1,4 @@
-"""SPARQL text to the algebra of rdflib, and where in the text a thing stands."""
+"""SPARQL text to rdflib's algebra, and positions in the text."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class SparqlSource:
 
     def __init__(self, text: str) -> None:
         self.text = text
-        # Strings, IRIs and comments blanked out, so that words are found only where they are words.
+        # Strings, IRIs and comments are blanked out, so that only real keywords are found.
         self.code = re.sub(
             r"\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])*'|<[^<>\s]*>|#[^\n]*",
             lambda match: " " * len(match[0]),
@@ -43,8 +43,10 @@ class SparqlSource:
                 f"The query is longer than {LONGEST_TEXT:,} characters", "Shorten it"
             )
         if deepest > DEEPEST:
-            raise QueryTooLarge(f"The query is nested more than {DEEPEST} deep", "Flatten it")
-        logging.getLogger("rdflib").addHandler(logging.NullHandler())  # it mutters about odd IRIs
+            raise QueryTooLarge(
+                f"The query is nested more than {DEEPEST} levels deep", "Flatten it"
+            )
+        logging.getLogger("rdflib").addHandler(logging.NullHandler())  # it warns about odd IRIs
         from pyparsing import ParseException
         from rdflib.plugins.sparql.algebra import translateQuery
         from rdflib.plugins.sparql.parser import parseQuery
@@ -55,14 +57,16 @@ class SparqlSource:
         except ParseException as error:
             found = self.text[error.loc : error.loc + 12].split() or ["the end"]
             raise QuerySyntaxError(
-                f"This is no SPARQL: unexpected '{found[0]}'",
+                f"This is not SPARQL: unexpected '{found[0]}'",
                 "Expected a SELECT with one variable, such as SELECT ?x { :a :r ?x }",
                 Position(error.lineno, error.column),
             ) from None
         except RecursionError:
-            raise QueryTooLarge("The query is too long or nested too deep", "Shorten it") from None
+            raise QueryTooLarge(
+                "The query is too long or nested too deeply", "Shorten it"
+            ) from None
         except Exception as error:  # rdflib raises bare Exception and many others on bad input
-            raise QuerySyntaxError(f"This is no SPARQL: {_first_line(error)}") from None
+            raise QuerySyntaxError(f"This is not SPARQL: {_first_line(error)}") from None
 
     @property
     def selects_all(self) -> bool:
@@ -76,14 +80,14 @@ class SparqlSource:
         return self.at(match.start()) if match else None
 
     def mark(self, operator: str) -> Position | None:
-        """Where a path operator stands: behind a name, a parenthesis or an IRI, or before one."""
+        """The position of a path operator: after a name, a parenthesis or an IRI, or before one."""
         operator = re.escape(operator)
         match = re.search(rf"(?<=[\w)>]){operator}(?!\w)", self.text)
         match = match or re.search(rf"{operator}(?=[\w(<:^])", self.text)
         return self.at(match.start()) if match else None
 
     def name(self, iri: str) -> Position | None:
-        """Where an IRI stands, written out or with a prefix."""
+        """The position of an IRI, written in full or with a prefix."""
         local = re.split(r"[/#:]", iri)[-1]
         for wanted in (rf"<{re.escape(iri)}>", rf"(?<!\w)\w*:{re.escape(local)}(?!\w)"):
             if match := re.search(wanted, self.text):
@@ -97,7 +101,7 @@ class SparqlSource:
 
 @contextmanager
 def _literals_as_written() -> Iterator[None]:
-    """rdflib would turn 042 into 42 and so ask for another literal than the graph has."""
+    """Keeps rdflib from turning 042 into 42, which is not the literal in the graph."""
     import rdflib
 
     before, rdflib.NORMALIZE_LITERALS = rdflib.NORMALIZE_LITERALS, False

@@ -1,1 +1,4 @@
-"""What is shown of runs: tables, charts and pages, beside published figures."""
+"""What is shown of runs: tables, charts, pages.
+
+Takes plain values and gives text. Does not look for runs: that is done in `experiments`.
+"""

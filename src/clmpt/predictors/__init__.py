@@ -1,1 +1,5 @@
-"""Link predictors: one file per scoring function, what they share, and how they are trained."""
+"""Which links are likely: a file per scoring function, objectives, imports, folders.
+
+A predictor projects an entity along a relation and matches the result against all entities. Knows
+nothing of queries.
+"""

@@ -195,30 +195,6 @@ class EmbeddingPredictor(nn.Module, ABC):
             projected_AD = self.shortened(projected_AD, penalty)
         return torch.where(negated_A[:, None], -projected_AD, projected_AD)  # eq:rho-negated
 
-    def infer_tail(
-        self,
-        head_AD: Tensor,
-        relation_A: Tensor,
-        *,
-        negated: bool = False,
-        penalty: float | None = None,
-    ) -> Tensor:
-        """ρ from head to tail, for atoms that are all negated or all not."""
-        no_A = torch.zeros_like(relation_A, dtype=torch.bool)
-        return self.infer(head_AD, relation_A, no_A, no_A | negated, penalty)
-
-    def infer_head(
-        self,
-        relation_A: Tensor,
-        tail_AD: Tensor,
-        *,
-        negated: bool = False,
-        penalty: float | None = None,
-    ) -> Tensor:
-        """ρ from tail to head, for atoms that are all negated or all not."""
-        yes_A = torch.ones_like(relation_A, dtype=torch.bool)
-        return self.infer(tail_AD, relation_A, yes_A, yes_A & negated, penalty)
-
     def shortened(self, projected_AD: Tensor, penalty: float) -> Tensor:  # noqa: ARG002
         """What maximises the score less λ‖·‖³; only inner products have such a maximum."""
         raise SettingError(

@@ -1,1 +1,4 @@
-"""Answered queries: as arrays, as files of others and as JSON lines."""
+"""Answered queries: as arrays in one file, in other projects' formats, as JSON lines.
+
+Knows what a query's answers are, not where they come from. Needs no torch.
+"""

@@ -1,6 +1,6 @@
-"""Answered queries of others: BetaE's and Query2box's pickles, LMPNN's and CLMPT's JSON.
+"""Answered queries of other projects: BetaE's and Query2box's pickles, LMPNN's and CLMPT's JSON.
 
-Ids are kept as they are. Pickles are read by an unpickler that knows plain containers only.
+Ids are kept as they are. Pickles are read by an unpickler that allows only plain containers.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from clmpt.storage.safe_pickle import load_plain_pickle
 
 
 def query_splits(folder: Path) -> list[str]:
-    """The splits that a folder has queries with answers for."""
+    """The splits for which a folder has queries with answers."""
     return [split for split in SPLITS if query_files(folder, split)]
 
 
 def query_files(folder: Path, split: str) -> list[Path]:
-    """The files with a split's queries and answers; none where either is missing."""
+    """The files with a split's queries and answers; none if either is missing."""
     both, asked = folder / f"{split}-qaa.json", folder / f"{split}-queries.pkl"
     if both.exists():
         return [both]
@@ -46,7 +46,7 @@ def _answer_files(folder: Path, split: str) -> list[Path]:
 
 
 def read_queries(folder: str | Path, split: str) -> list[QueryGroup]:
-    """The answered queries of a benchmark folder, one group a structure."""
+    """The answered queries of a benchmark folder, one group per structure."""
     files = query_files(Path(folder), split)
     if not files:
         raise DataError(f"'{folder}' has no {split} queries with answers.")
@@ -56,7 +56,9 @@ def read_queries(folder: str | Path, split: str) -> list[QueryGroup]:
     queries = load_plain_pickle(path)
     sets = [load_plain_pickle(file) for file in answers]
     if not all(isinstance(table, dict) for table in (queries, *sets)):
-        raise DataError(f"'{path}' or its answers are not BetaE's: expected dictionaries.")
+        raise DataError(
+            f"'{path}' or its answers are not in BetaE's format: expected dictionaries."
+        )
     try:
         return [
             _betae_group(structure, list(asked), sets)
@@ -64,7 +66,7 @@ def read_queries(folder: str | Path, split: str) -> list[QueryGroup]:
             if asked
         ]
     except (TypeError, ValueError, KeyError, OverflowError, QueryError) as error:
-        raise DataError(f"'{path}' or its answers are not BetaE's ({error}).") from None
+        raise DataError(f"'{path}' or its answers are not in BetaE's format ({error}).") from None
 
 
 def _betae_group(
@@ -72,7 +74,7 @@ def _betae_group(
 ) -> QueryGroup:
     template, kinds = template_of(structure), np.array(kinds_of(structure))
     if any(structure_of(query) != structure for query in asked):
-        raise ValueError(f"a query does not have the structure {structure} that it is filed under")
+        raise ValueError(f"a query does not have the structure {structure} it is listed under")
     numbers = np.array([numbers_of(query) for query in asked], np.int32)
     easy = _answer_sets([sets[0][query] for query in asked])
     hard = _answer_sets([sets[1][query] if len(sets) > 1 else () for query in asked])
@@ -94,14 +96,14 @@ def _read_qaa(path: Path) -> list[QueryGroup]:
     try:
         return [_qaa_group(formula, entries) for formula, entries in document.items() if entries]
     except (LookupError, TypeError, ValueError, AttributeError, OverflowError, QueryError) as error:
-        raise DataError(f"'{path}' is not a query file of LMPNN's form ({error}).") from None
+        raise DataError(f"'{path}' is not a query file in LMPNN's format ({error}).") from None
 
 
 def lmpnn_template(formula: str) -> Query:
-    """A formula of LMPNN's, such as `(r1(s1,e1))&(!(r2(e1,f)))&(r3(s2,f))`, as a template.
+    """An LMPNN formula, such as `(r1(s1,e1))&(!(r2(e1,f)))&(r3(s2,f))`, as a template.
 
-    Their files keep BetaE's answers, which mean ¬∃, under a formula that says ∃¬; what the answers
-    mean is what is returned.
+    Their files store BetaE's answers, which mean ¬∃, under a formula that says ∃¬; the template has
+    the meaning of the answers.
 
     >>> print(lmpnn_template("(r1(s1,f))&(!(r2(s2,f)))"))
     ?y : $r1($s1, ?y) & !$r2($s2, ?y)

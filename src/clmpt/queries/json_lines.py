@@ -1,4 +1,4 @@
-"""Answered queries as JSON lines, for people: one query a line, in names."""
+"""Answered queries as JSON lines, for people to read: one query per line, with names."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from clmpt.storage.files import new_file
 
 
 def json_lines(queries: QuerySet, graph: KnowledgeGraph) -> Iterator[str]:
-    """One JSON object a query: its shape, its formula in names, its answers in names."""
+    """One JSON object per query: its shape, its formula and its answers, with names."""
     for group in queries.groups:
         for number in range(len(group)):
             query = instantiate(
@@ -45,7 +45,7 @@ def write_json_lines(queries: QuerySet, graph: KnowledgeGraph, path: Path) -> No
 
 
 def read_json_lines(path: Path, graph: KnowledgeGraph) -> QuerySet:
-    """The queries of such a file, grouped by shape; an error names its line."""
+    """The queries in a JSON lines file, grouped by shape; errors name the line."""
     found: dict[Query, list[tuple[list[int], list[int], list[int], list[int]]]] = {}
     try:
         with path.open(encoding="utf-8") as file:

@@ -1,8 +1,8 @@
-"""One-hop questions: who follows this entity by this relation, read either way round?
+"""One-hop questions: where does this relation, read in either direction, lead from this entity?
 
-This is what a link predictor is trained on and measured by. Every edge is asked from both ends,
-once: a graph that holds both directions of a relation as relations of their own (BetaE's do)
-already asks from both ends when it is read forwards.
+Link predictors are trained and measured on these. Every edge is asked from both ends, once: a graph
+that has both directions of a relation as separate relations (BetaE's do) already asks from both
+ends when it is read forwards.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from clmpt.queries.store import AnswerSets
 class Links:
     """Distinct questions (entity, directed relation), each with all its answers.
 
-    A directed relation of R or more is the one with R less, read backwards.
+    The directed relation r + R is the relation r read backwards.
     """
 
     entity_P: Ints
@@ -41,14 +41,14 @@ class Links:
         return Links(self.entity_P[rows], self.directed_P[rows], self.answers.take(rows))
 
     def one_by_one(self) -> Links:
-        """The same facts, each as a question of its own with a single answer."""
+        """The same facts, each as a separate question with a single answer."""
         owner = self.answers.owners
         single = AnswerSets(np.arange(self.facts + 1), self.answers.entities)
         return Links(self.entity_P[owner], self.directed_P[owner], single)
 
 
 def links_of(graph: KnowledgeGraph, *splits: str) -> Links:
-    """The one-hop questions of some splits (all without any), sorted by relation and entity.
+    """The one-hop questions of some splits, by default all, sorted by relation and entity.
 
     >>> graph = KnowledgeGraph.from_triples([("a", "likes", "b"), ("a", "likes", "c")])
     >>> links = links_of(graph)
@@ -70,7 +70,7 @@ def links_of(graph: KnowledgeGraph, *splits: str) -> Links:
 
 
 def known_answers(graph: KnowledgeGraph, links: Links) -> AnswerSets:
-    """All that the graph's splits together know in answer to each question: the usual filter."""
+    """The answers to each question in any of the graph's splits: the usual filter."""
     index = graph.view().index
     start_P, stop_P = index.ranges(links.entity_P, links.directed_P)
     counts = (stop_P - start_P).astype(np.int64)
@@ -79,15 +79,15 @@ def known_answers(graph: KnowledgeGraph, links: Links) -> AnswerSets:
 
 
 def asked(graph: KnowledgeGraph) -> Bools:
-    """Per directed relation: whether its questions are not those of a relation read forwards."""
+    """Which directed relations are asked: not those that repeat a relation read forwards."""
     forwards = np.ones(len(graph.relations), np.bool_)
     return np.concatenate([forwards, split_inverses(graph) < 0])
 
 
 def split_inverses(graph: KnowledgeGraph) -> Ints:
-    """For each relation the one that holds its triples reversed, split by split; or -1.
+    """For each relation, the one with its triples reversed, split by split, or -1.
 
-    Where a fact is in one split and its reverse in another, the reverse is no mere repetition.
+    If a fact is in one split and its reverse in another, the reverse is not a mere repetition.
     """
     index = graph.view().index
     bounds = index.offsets_K2[
@@ -106,9 +106,9 @@ def split_inverses(graph: KnowledgeGraph) -> Ints:
 
 
 def inverse_rows(graph: KnowledgeGraph) -> Ints:
-    """For each relation the row of its inverse in a table that has all directions.
+    """For each relation, the row of its inverse in a table that has all directions.
 
-    The first R rows are the graph's relations; behind them stand the inverses it lacks.
+    The first R rows are the graph's relations; the inverses that it lacks come after them.
 
     >>> graph = KnowledgeGraph.from_triples([("a", "owns", "b"), ("b", "ownedBy", "a"),
     ...                                      ("a", "likes", "b"), ("a", "likes", "c")])

@@ -1,8 +1,8 @@
-"""Benchmark queries with their answers, as arrays: one file, opened by memory map.
+"""Benchmark queries with their answers, as arrays in one memory-mapped file.
 
 A group is one shape: a query with placeholders, a row of entity and relation ids for each query,
-and the answers laid end to end. The file is a safetensors file, so any tool can look into it and
-none can be made to run code by it.
+and the answers, concatenated. The file is a safetensors file, so other tools can read it and it
+cannot run code.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _LARGEST_HEADER = 16 * 2**20
 
 @dataclass(frozen=True)
 class AnswerSets:
-    """One sorted array of entities per query, laid end to end."""
+    """One sorted array of entities per query, concatenated."""
 
     offsets: Ints
     entities: AnyInts
@@ -56,7 +56,7 @@ class AnswerSets:
 
     @property
     def owners(self) -> Ints:
-        """For every entity the number of the query it answers."""
+        """For every entity, the number of the query it answers."""
         return np.repeat(np.arange(len(self)), self.counts)
 
     @classmethod
@@ -73,7 +73,7 @@ class AnswerSets:
         return cls(np.concatenate([[0], np.cumsum(counts)]), entities)
 
     def take(self, rows: AnyInts) -> AnswerSets:
-        """The sets of some queries, in the order asked."""
+        """The sets of some queries, in the given order."""
         counts = self.counts[rows]
         offsets = np.concatenate([[0], np.cumsum(counts)])
         inside = np.arange(offsets[-1]) - np.repeat(offsets[:-1], counts)
@@ -81,7 +81,7 @@ class AnswerSets:
 
 
 def difference(more: AnswerSets, less: AnswerSets, entities: int) -> AnswerSets:
-    """Query by query what is in the first sets and not in the second."""
+    """Query by query, what is in the first set and not in the second."""
     left, right = (sets.owners * entities + sets.entities for sets in (more, less))
     at = np.minimum(np.searchsorted(right, left), max(len(right) - 1, 0))
     kept = right[at] != left if len(right) else np.ones(len(left), np.bool_)
@@ -92,8 +92,8 @@ def difference(more: AnswerSets, less: AnswerSets, entities: int) -> AnswerSets:
 class QueryGroup:
     """Queries of one shape. Columns of the id arrays follow `placeholders(template)`.
 
-    A relation id of R or more stands for the inverse of the relation with R less. `easy` answers
-    hold on the observed graph, `hard` ones only on the full graph; training queries have no hard.
+    The relation id r + R stands for the inverse of the relation r. `easy` answers hold on the
+    observed graph, `hard` ones only on the full graph; training queries have no hard ones.
     """
 
     name: str
@@ -114,7 +114,7 @@ class QueryGroup:
         return cls(str(query), query, nothing, nothing, none, none)
 
     def take(self, rows: AnyInts | slice) -> QueryGroup:
-        """Some of the queries, in the order asked."""
+        """Some of the queries, in the given order."""
         numbers = np.arange(len(self))[rows] if isinstance(rows, slice) else rows
         return QueryGroup(
             self.name,
@@ -126,7 +126,7 @@ class QueryGroup:
         )
 
     def check(self, entities: int, relations: int) -> None:
-        """Refuses ids that a graph of this size does not have."""
+        """Rejects ids that a graph of this size does not have."""
         answers = (self.easy.entities, self.hard.entities)
         written = _written_ids(self.template)
         entity_ids: list[AnyInts] = [self.entities, *answers, written[0]]
@@ -140,13 +140,13 @@ class QueryGroup:
                 if low < 0 or (ids.size and high >= limit):
                     bad = low if low < 0 else high
                     raise DataError(
-                        f"A query or answer of shape {self.name} has the {kind} id {bad}; the "
-                        f"graph has {limit:,}, from 0 on. Is it the right graph?"
+                        f"A query or answer of shape {self.name} has the {kind} id {bad}, but the "
+                        f"graph's ids run from 0 to {limit - 1:,}. Is it the right graph?"
                     )
 
 
 def _written_ids(template: Query) -> tuple[Ints, Ints]:
-    """The ids of entities and relations that stand in a template itself."""
+    """The entity and relation ids in a template itself."""
     ends = [end for atom in atoms(template.body) for end in (atom.head, atom.tail)]
     relations = [atom.relation for atom in atoms(template.body)]
     entity_ids = [end.number for end in ends if isinstance(end, Id)]
@@ -156,7 +156,7 @@ def _written_ids(template: Query) -> tuple[Ints, Ints]:
 
 @dataclass(frozen=True)
 class QuerySet:
-    """Groups of queries and what is known about their making (seed, splits, graph)."""
+    """Groups of queries, and how they were made (seed, splits, graph)."""
 
     groups: tuple[QueryGroup, ...]
     about: dict[str, Any] = field(default_factory=dict)
@@ -166,7 +166,7 @@ class QuerySet:
 
     @property
     def checksum(self) -> int:
-        """Shapes, queries and answers in short: equal for sets that hold the same."""
+        """A checksum of shapes, queries and answers: equal for sets with the same content."""
         found = 0
         for group in self.groups:
             found = zlib.crc32(str(group.template).encode(), found)
@@ -175,9 +175,9 @@ class QuerySet:
         return found
 
     def save(self, path: str | Path) -> None:
-        """Writes the file whole or not at all. Arrays go straight from memory to disk."""
+        """Writes the file atomically. Arrays go straight from memory to disk."""
         arrays: dict[str, npt.NDArray[Any]] = {}
-        for wanted in (np.int64, np.int32):  # the wider first, so that every array is aligned
+        for wanted in (np.int64, np.int32):  # the wider type first, so that every array is aligned
             for number, group in enumerate(self.groups):
                 for name, array, dtype in _members(group):
                     if dtype is wanted:
@@ -191,7 +191,7 @@ class QuerySet:
 
     @classmethod
     def open(cls, path: str | Path) -> QuerySet:
-        """Maps the file; answers are read from disk only when they are looked at."""
+        """Maps the file; answers are read from disk only when they are accessed."""
         path = Path(path)
         try:
             about, arrays = _mapped(path)
@@ -254,7 +254,7 @@ def _mapped(path: Path) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
     for name, entry in entries.items():
         start, stop = entry["data_offsets"]
         if not 0 <= start <= stop <= len(data):
-            raise ValueError("it is cut short")
+            raise ValueError("it is truncated")
         dtype = {"I64": np.int64, "I32": np.int32}[entry["dtype"]]
         arrays[name] = data[start:stop].view(dtype).reshape(entry["shape"])
     return about, arrays

@@ -1,4 +1,4 @@
-"""Between a query over ids and a row of its shape: filling placeholders, and finding them."""
+"""From a row of a shape to a query over ids, by filling in placeholders, and back."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from clmpt.queries.store import QueryGroup
 
 
 def instantiate(template: Query, entities: AnyInts, relations: AnyInts, inverse_from: int) -> Query:
-    """A template with ids for its placeholders; relations from `inverse_from` on are inverses.
+    """A template with ids for its placeholders; relation ids from `inverse_from` on are inverses.
 
     >>> from clmpt.logic.shapes import shape
     >>> print(instantiate(shape("2p"), np.array([7]), np.array([1, 13]), 10))
@@ -36,11 +36,11 @@ def instantiate(template: Query, entities: AnyInts, relations: AnyInts, inverse_
     entity_ids = dict(zip(entity_names, entities.tolist(), strict=True))
     relation_ids = dict(zip(relation_names, relations.tolist(), strict=True))
 
-    def put(term: Any) -> Any:
+    def fill(term: Any) -> Any:
         return Id(entity_ids[term.name]) if isinstance(term, Placeholder) else term
 
     def ground(atom: Atom) -> Formula:
-        head, tail = put(atom.head), put(atom.tail)
+        head, tail = fill(atom.head), fill(atom.tail)
         if not isinstance(atom.relation, Placeholder):
             return Atom(atom.relation, head, tail)
         number = relation_ids[atom.relation.name]
@@ -75,9 +75,9 @@ def abstract(query: Query) -> tuple[Query, list[Symbol], list[Symbol]]:
 def fitted(
     query: Query, shape_text: str | None, inverse_from: int
 ) -> tuple[Query, list[int], list[int]]:
-    """A query over ids as a row of the shape it was written for, or of its own where none fits.
+    """A query over ids as a row of the shape it was written for, or of its own if it does not fit.
 
-    A shape's atom may stand the other way round in the query: then its relation is an inverse.
+    An atom of the shape may be reversed in the query; its relation is then an inverse.
 
     >>> from clmpt.logic.parser import parse_formula
     >>> template, entities, relations = fitted(parse_formula("?y : #3(?y, #7)"), "1p", 10)
@@ -95,7 +95,7 @@ def fitted(
 
 
 def _number(symbol: Symbol) -> int:
-    assert isinstance(symbol, Id), "names are resolved before"
+    assert isinstance(symbol, Id), "names are resolved earlier"
     return symbol.number
 
 
@@ -148,5 +148,5 @@ def filled(symbol: Symbol, group: QueryGroup, kind: Literal["entities", "relatio
             return group.entities[:, entity_names.index(symbol.name)].astype(np.int64)
         return group.relations[:, relation_names.index(symbol.name)].astype(np.int64)
     if not isinstance(symbol, Id):
-        raise DataError(f"'{symbol.text}' is a name. Bind the query to a graph first.")
+        raise DataError(f"'{symbol.text}' is a name, not an id. Bind the query to a graph first.")
     return np.full(len(group), symbol.number)

@@ -1,1 +1,4 @@
-"""How answered queries are made: walks, symmetries, judging, files."""
+"""Sampling of answered queries: random walks, symmetries, checks, files.
+
+The same seed gives the same queries, with any number of processes. Needs no torch.
+"""

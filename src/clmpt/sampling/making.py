@@ -1,4 +1,4 @@
-"""A file of answered queries, shape by shape; making it can be interrupted and resumed."""
+"""Answered queries sampled into a file, shape by shape; this can be interrupted and resumed."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ def make_queries(
     workers: int = 1,
     progress: ReportProgress = silent,
 ) -> QuerySet:
-    """Samples queries into the file `out`, names and texts if it ends in .jsonl.
+    """Samples queries into the file `out`, as JSON lines if it ends in .jsonl.
 
-    Finished shapes are kept in `partial_folder(out)` until all are there; the same call
-    resumes with them.
+    Finished shapes are kept in `partial_folder(out)` until all are done; the same call resumes
+    from them.
     """
     refuse_existing(out)
     if len({template for template, _ in wanted}) < len(wanted):
         raise SamplingError("A shape is listed twice.")
     for template, _ in wanted:
-        Grounder(template, graph.view(*protocol.full))  # refuses what cannot be sampled
+        Grounder(template, graph.view(*protocol.full))  # rejects what cannot be sampled
     about = {
         "graph": graph.fingerprint,
         "seed": seed,
@@ -68,7 +68,7 @@ def make_queries(
 
 
 def write_queries(queries: QuerySet, graph: KnowledgeGraph | None, out: Path) -> None:
-    """Names and texts if the file ends in .jsonl, which needs the graph; else arrays."""
+    """Writes JSON lines if the file ends in .jsonl, which needs the graph; else arrays."""
     if out.suffix == ".jsonl" and graph:
         write_json_lines(queries, graph, out)
     else:
@@ -80,7 +80,7 @@ def partial_folder(out: Path) -> Path:
 
 
 class _Parts:
-    """Finished shapes beside the output."""
+    """Finished shapes, next to the output."""
 
     def __init__(self, out: Path, settings: dict[str, Any]) -> None:
         self.folder = partial_folder(out)
@@ -90,7 +90,8 @@ class _Parts:
                 save_json(scratch, settings)
         elif open_json(note) != settings:
             raise DataError(
-                f"'{self.folder}' is of a run with other settings. Finish that, or remove it."
+                f"'{self.folder}' is from a run with other settings. Finish that run, or remove "
+                "the folder."
             )
 
     def path(self, number: int) -> Path:

@@ -1,8 +1,8 @@
-"""Benchmark queries from a graph, by BetaE's protocol, the same for a seed however many work at it.
+"""Benchmark queries from a graph by BetaE's protocol, reproducible with any number of workers.
 
-Candidates are drawn in numbered chunks, each with a random generator of its own; accepted ones are
-taken in the order of the chunks. So the result depends on the seed alone, never on the number of
-workers or on which of them was faster.
+Candidates are drawn in numbered chunks, each with its own random generator; accepted ones are taken
+in the order of the chunks. So the result depends on the seed alone, never on the number of workers
+or on which of them was faster.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ from clmpt.symbolic.solver import solve_many
 
 CHUNK = 4096
 MOST_HARD = 100  # answers that BetaE allows a validation or test query
-# So many chunks in a row without a new query mean that there are no more; fewer in a small graph,
-# of which a chunk sees more.
+# This many chunks in a row without a new query mean that there are no more; fewer are enough in a
+# small graph, since each chunk covers more of it.
 _UNPRODUCTIVE_CHUNKS, _LEAST_UNPRODUCTIVE, _FACTS_PER_CHUNK = 40, 4, 250
 
 
@@ -43,9 +43,9 @@ _UNPRODUCTIVE_CHUNKS, _LEAST_UNPRODUCTIVE, _FACTS_PER_CHUNK = 40, 4, 250
 class Protocol:
     """What makes a candidate a benchmark query.
 
-    Easy answers hold on the `observed` splits, hard ones only once those of `full` are added. Where
-    both are the same there are no hard answers, as for training. `max_answers` caps the hard ones,
-    or all of them where there are no hard ones; zero is no cap.
+    Easy answers hold on the `observed` splits, hard ones only once those of `full` are added. If
+    both are the same, there are no hard answers, as for training. `max_answers` caps the hard ones,
+    or the easy ones if there are no hard ones; zero means no cap.
     """
 
     observed: tuple[str, ...]
@@ -76,14 +76,14 @@ def sample(
 ) -> QueryGroup:
     """Up to `count` different queries of one shape, with all their answers.
 
-    Fewer come back when the graph has no more, or when they have become too rare to find.
+    Fewer are returned if the graph has no more, or if they have become too rare to find.
     """
     with Sampler(graph, workers) as sampler:
         return sampler.sample(template, protocol, count, seed, progress)
 
 
 class Sampler:
-    """Keeps its worker processes for several shapes. Use it as a context."""
+    """Reuses its worker processes for several shapes. Use it as a context manager."""
 
     def __init__(self, graph: KnowledgeGraph, workers: int = 1) -> None:
         self.graph, self.workers = graph, workers
@@ -113,7 +113,7 @@ class Sampler:
         seed: int,
         progress: ReportProgress = silent,
     ) -> QueryGroup:
-        Grounder(template, self.graph.view(*protocol.full))  # refuses what cannot be sampled
+        Grounder(template, self.graph.view(*protocol.full))  # rejects what cannot be sampled
         seen: set[bytes] = set()
         kept: list[_Accepted] = []
         unproductive, facts = 0, self.graph.index.triples
@@ -129,7 +129,7 @@ class Sampler:
         return _group(template, kept)
 
     def chunks(self, template: Query, protocol: Protocol, seed: int) -> Iterator[_Accepted]:
-        """Accepted candidates, chunk by chunk, for ever."""
+        """Accepted candidates, chunk by chunk, forever."""
         if self.pool is None:
             for number in range(2**62):
                 yield _work(template, protocol, seed, number)
@@ -146,7 +146,7 @@ class Sampler:
                     yield ahead.pop(0).result()
                 except BrokenProcessPool:
                     raise SamplingError(
-                        "A worker process died, perhaps for lack of memory. Try --workers 1."
+                        "A worker process died; it may have run out of memory. Try --workers 1."
                     ) from None
         finally:
             for future in ahead:
@@ -162,13 +162,13 @@ def _remember_graph(graph: KnowledgeGraph) -> None:
 
 
 def _start_worker(graph: KnowledgeGraph, parent: int) -> None:
-    """Leaves Ctrl-C to the parent, and ends when the parent is gone."""
+    """Leaves Ctrl-C to the parent, and exits when the parent is gone."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    threading.Thread(target=_outlive_nobody, args=(parent,), daemon=True).start()
+    threading.Thread(target=_exit_with_parent, args=(parent,), daemon=True).start()
     _remember_graph(graph)
 
 
-def _outlive_nobody(parent: int) -> None:
+def _exit_with_parent(parent: int) -> None:
     while os.getppid() == parent:
         time.sleep(1)
     os._exit(1)
@@ -221,7 +221,7 @@ def _judge(
 
 
 def _without_a_negation(template: Query) -> list[Query]:
-    """The template with one of its absent parts dropped, for each of them."""
+    """The template without one of its absent parts, for each of them."""
     found = []
     for number, pattern in enumerate(template.patterns):
         for absent in pattern.absent:
@@ -259,7 +259,7 @@ def _first_of_each(found: Grounding) -> Ints:
 
 
 def _unseen(found: Grounding, seen: set[bytes], room: int) -> Ints:
-    """Rows not seen before, up to `room`; they are seen from now on."""
+    """The first `room` rows that are not in `seen`, which are added to it."""
     rows = np.hstack([found.entities, found.relations]).astype(np.int32)
     fresh: list[int] = []
     for number, row in enumerate(rows):

@@ -1,6 +1,6 @@
-"""Which placeholders of a shape can change places, or be inverted, without changing the question.
+"""Which placeholders of a shape can be swapped, or inverted, without changing the query.
 
-Two groundings that differ only so are one query, and must be sampled only once.
+Two groundings that differ only in this way are the same query, and must be sampled only once.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from math import factorial
 from clmpt.logic.formula import Atom, Placeholder, Query, Symbol, Term, placeholders
 from clmpt.logic.normal_form import Pattern, all_variables
 
-_MOST = 5040  # permutations to try; a shape with more is taken to have no symmetries
+_MOST = 5040  # permutations to try; a shape with more is treated as having no symmetries
 
 
 @dataclass(frozen=True)
 class Symmetry:
-    """New values by columns: those of `entities`, those of `relations`, some of these inverted."""
+    """A permutation of the entity and the relation columns, and which relations it inverts."""
 
     entities: tuple[int, ...]
     relations: tuple[int, ...]
@@ -28,7 +28,7 @@ class Symmetry:
 
 @lru_cache(maxsize=256)
 def symmetries(template: Query) -> tuple[Symmetry, ...]:
-    """The ways to move and invert placeholders' values that leave a template the same query.
+    """The ways to permute and invert placeholder values that do not change the query.
 
     >>> from clmpt.logic.shapes import shape
     >>> symmetries(shape("2i"))

@@ -1,8 +1,8 @@
-"""Random groundings of a shape: placeholders get values such that the query has an answer.
+"""Random groundings of a shape: values for its placeholders such that the query has an answer.
 
 A grounding is a random walk through the graph along the query's atoms, from the free variable
-outwards, for thousands of queries at once. As in BetaE's protocol, a step picks one of the
-relations at hand first and one of its neighbours second, each with equal chance.
+outwards, for thousands of queries at once. As in BetaE's protocol, a step first picks one of the
+available relations and then one of its neighbours, each with equal probability.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from clmpt.symbolic.plan import planned, signature_of
 
 @dataclass(frozen=True)
 class Grounding:
-    """Values for a template's placeholders, one row a query."""
+    """Values for a template's placeholders, one row per query."""
 
     entities: Ints
     relations: Ints
@@ -57,14 +57,14 @@ class Grounder:
         if not self.entity_names and not self.relation_names:
             raise SamplingError(
                 f"'{template}' has no placeholders, so there is nothing to sample. "
-                "Write $r1, $s1, … where a relation or an entity is to be chosen."
+                "Write $r1, $s1, … for each relation or entity to be chosen."
             )
         self.positive = _in_walking_order(
             list(dict.fromkeys(a for p in template.patterns for a in p.atoms)), template.free
         )
-        self.inhabited = np.flatnonzero(np.diff(self.starts))
+        self.with_edges = np.flatnonzero(np.diff(self.starts))
         self.symmetries = symmetries(template)
-        for atom in atoms(template.body):  # names that the graph lacks are refused before any walk
+        for atom in atoms(template.body):  # rejects names that the graph lacks before any walk
             for end in (atom.head, atom.tail):
                 if not isinstance(end, Variable | Placeholder):
                     graph.entities.resolve(end)
@@ -73,7 +73,7 @@ class Grounder:
 
     @cached_property
     def middles(self) -> Ints:
-        """Where the keys of an entity go over from forward to backward."""
+        """Where the keys of each entity change from forward to backward."""
         forward = self.index.keys_K1[self.keys] < self.index.relations * self.index.entities
         before = np.concatenate([[0], np.cumsum(forward)])
         middles: Ints = self.starts[:-1] + np.diff(before[self.starts])
@@ -81,7 +81,7 @@ class Grounder:
 
     @property
     def is_enumerable(self) -> bool:
-        """A single atom has as many groundings as the graph has (entity, relation) pairs."""
+        """Whether this is a single atom: it has one grounding per (entity, relation) pair."""
         atom = self.positive[0]
         ends = {type(atom.head), type(atom.tail)}
         return (
@@ -103,11 +103,11 @@ class Grounder:
         return Grounding(entity[:, None], self.plain(relation)[:, None])
 
     def draw(self, count: int, rng: np.random.Generator) -> Grounding:
-        """Up to `count` groundings: walks that fail are dropped, not tried again."""
+        """Up to `count` groundings: walks that fail are dropped, not retried."""
         walk = _Walk(self, count, rng)
         walk.follow(self.positive, self.template.free)
         walk.keep(~self.turns_back(walk, self.positive))
-        # What several alternatives forbid is chosen once, by a match of the first of them.
+        # A part that several alternatives negate is grounded once, by a match of the first of them.
         patterns = reversed(self.template.patterns)
         for absent, pattern in {a: p for p in patterns for a in p.absent}.items():
             self.ground_absent(walk, pattern, absent)
@@ -118,7 +118,7 @@ class Grounder:
         return self.canonical(Grounding(found.entities, self.plain(found.relations)))
 
     def ground_absent(self, walk: _Walk, pattern: Pattern, absent: Pattern) -> None:
-        """Chooses what must not hold so that it removes a match of the positive part."""
+        """Grounds a negated part so that it removes a match of the positive part."""
         outer = tuple(v for v in all_variables(absent) if v in variables_in(pattern.atoms))
         signature, entities, relations = signature_of(Pattern((), pattern.atoms))
         batch = SlotValues(walk.symbols(entities, "entity"), walk.symbols(relations, "relation"))
@@ -142,16 +142,16 @@ class Grounder:
         walk.keep(~self.turns_back(walk, absent.atoms, outer))
         walk.restore()
 
-    # --- what a good query is not -----------------------------------------------------------
+    # --- degenerate queries -----------------------------------------------------------------
 
     def turns_back(
         self, walk: _Walk, steps_of: Sequence[Atom], outer: tuple[Variable, ...] = ()
     ) -> Bools:
-        """Whether a path steps back along the edge it came by.
+        """Whether a path goes back along the edge it came by.
 
-        In a chain it is enough that the relation is the one just used, read the other way (as in
-        BetaE); where branches meet, or where the shape itself asks for one relation in both places,
-        the step must also lead to the very entity it came from.
+        In a chain it is enough that the relation is the inverse of the one just used (as in BetaE);
+        where branches meet, or where the shape itself has the same relation in both places, the
+        step must also lead back to the entity it came from.
         """
         bad = np.zeros(len(walk), np.bool_)
         for variable in variables_in(steps_of):
@@ -165,7 +165,7 @@ class Grounder:
         return bad
 
     def repeats_an_atom(self, walk: _Walk) -> Bools:
-        """Whether two atoms that constrain the same variables have become one."""
+        """Whether two atoms that constrain the same variables have become the same atom."""
         bad = np.zeros(len(walk), np.bool_)
         every = [
             *self.positive,
@@ -185,21 +185,21 @@ class Grounder:
         return same_relation & same_end
 
     def alike(self, walk: _Walk, one: Atom, other: Atom, variable: Variable) -> tuple[Bools, Bools]:
-        """Whether two atoms leave a variable by one relation, and whether for one entity."""
+        """Whether two atoms leave a variable by the same relation, and for the same entity."""
         relation, end = walk.outward(one, variable)
         other_relation, other_end = walk.outward(other, variable)
         return self.plain(relation) == self.plain(other_relation), end == other_end
 
     def plain(self, relation: Ints) -> Ints:
-        """One number for a relation and for its inverse's inverse, where the graph has both."""
+        """The relations, with inverses that the graph has as relations replaced by those."""
         half = self.index.relations
         inverse = self.graph.inverse_ids[relation % half]
         return np.where((relation >= half) & (inverse >= 0), inverse, relation)
 
-    # --- one form for queries that differ only in the order of their parts ------------------
+    # --- a canonical form for queries that differ only in the order of their parts ----------
 
     def canonical(self, found: Grounding) -> Grounding:
-        """The least of all orders; rows whose parts are one and the same are dropped."""
+        """The least of all orders; rows with identical parts are dropped."""
         given = best = np.hstack([found.entities, found.relations])
         doubled = np.zeros(len(given), np.bool_)
         for symmetry in self.symmetries:
@@ -236,7 +236,7 @@ class _Walk:
         self.count = int(rows.sum())
 
     def restore(self) -> None:
-        """Gives variables that were borrowed for a moment their values back."""
+        """Restores the values of variables that were set for a negated part."""
         for variable, value in self.saved.items():
             self.values[variable] = value
         self.saved = {}
@@ -254,8 +254,8 @@ class _Walk:
 
     def anywhere(self) -> Ints:
         """A random entity that has edges, for each walk."""
-        inhabited = self.grounder.inhabited
-        return inhabited[self.rng.integers(len(inhabited), size=self.count)]
+        entities = self.grounder.with_edges
+        return entities[self.rng.integers(len(entities), size=self.count)]
 
     def known(self, *ends: Term) -> bool:
         return any(self.value(end) is not None for end in ends)
@@ -304,7 +304,7 @@ class _Walk:
     def key_range(self, near: Ints, forward: bool) -> tuple[Ints, Ints]:
         """Where the keys of the relations that may be chosen at an entity start and stop.
 
-        Where the graph has both directions as relations, only those; else either direction of any.
+        If the graph has both directions as relations, only those; else all, in either direction.
         """
         start, stop = self.grounder.starts[near], self.grounder.starts[near + 1]
         if not self.grounder.graph.has_both_directions:
@@ -336,7 +336,7 @@ class _Walk:
         return self.relation_of(picked), found
 
     def outward(self, atom: Atom, variable: Variable) -> tuple[Ints, Ints]:
-        """An atom as seen from one of its ends: the relation that leads away, and where to."""
+        """An atom as seen from one of its ends: the relation that leads away, and its target."""
         relation = self.relation(atom.relation)
         forward = atom.head == variable
         end = self.value(atom.tail if forward else atom.head)
@@ -362,7 +362,7 @@ def _all_atoms(pattern: Pattern) -> Iterable[Atom]:
 
 
 def _in_walking_order(unordered: list[Atom], first: Variable) -> list[Atom]:
-    """Atoms so that each touches one before it: from fixed constants if any, else from `first`."""
+    """Atoms ordered so that each touches an earlier one, from fixed constants or else `first`."""
     fixed = {
         end
         for atom in unordered

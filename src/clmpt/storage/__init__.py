@@ -1,1 +1,4 @@
-"""How things are kept: files whole or not at all, run folders, no free unpickling."""
+"""Files on disk: atomic writes, run folders, downloads, safe reading.
+
+Files are not trusted: no unrestricted unpickling, limits on every size. Needs no torch.
+"""

@@ -1,4 +1,4 @@
-"""Flat arrays in files, opened by memory map. Nothing is ever unpickled."""
+"""Flat arrays in memory-mapped files. Nothing is ever unpickled."""
 
 from __future__ import annotations
 
@@ -18,25 +18,23 @@ def save_array(folder: Path, name: str, array: npt.NDArray[Any]) -> None:
     with (folder / f"{name}.npy").open("wb") as file:
         array = np.ascontiguousarray(array)
         np.lib.format.write_array_header_1_0(file, np.lib.format.header_data_from_array_1_0(array))
-        file.write(array.data)  # numpy's own way does not notice a full disk
+        file.write(array.data)  # numpy's own writer does not notice a full disk
         file.flush()
         os.fsync(file.fileno())
 
 
 def open_array(folder: Path, name: str, kind: str, way_out: str = IMPORT_AGAIN) -> npt.NDArray[Any]:
-    """A memory map of a flat array whose dtype kind ('i', 'u', …) is as promised."""
+    """A memory map of a flat array, whose dtype must be of this kind ('i', 'u', …)."""
     path = folder / f"{name}.npy"
     try:
         array: npt.NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
     except (OSError, ValueError, EOFError, SyntaxError) as error:
         raise DataError(f"'{path}' is missing or damaged ({_plain(error)}). {way_out}") from None
     if not isinstance(array, np.ndarray) or array.dtype.kind != kind or array.ndim != 1:
-        raise DataError(f"'{path}' does not hold what it should. {way_out}")
-    return np.asarray(
-        array
-    )  # the plain view of the map: numpy's own class for maps is slow to index
+        raise DataError(f"'{path}' does not have the expected content. {way_out}")
+    return np.asarray(array)  # a plain view, since np.memmap is slow to index
 
 
 def _plain(error: Exception) -> str:
-    """Not numpy's own advice for pickled arrays: to trust the file."""
-    return "it holds objects" if "pickle" in str(error) else str(error)
+    """The error without numpy's advice to trust a file of pickled objects."""
+    return "it contains objects" if "pickle" in str(error) else str(error)

@@ -1,6 +1,6 @@
-"""A file over a network that is not trusted.
+"""Downloads over an untrusted network.
 
-What is cut off resumes, what stalls is asked again, and nothing grows beyond its limit.
+Interrupted transfers resume, stalled ones are retried, and none grows beyond its limit.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ _LARGEST = 4 * 2**30
 _CHUNK = 2**18
 
 
-class _Again(Exception):
-    """The transfer broke off; what came is kept."""
+class _Retry(Exception):
+    """The transfer was interrupted; what has arrived is kept."""
 
 
 @dataclass
 class Download:
-    """A file on its way from a server, with what came so far beside its final place."""
+    """A file to fetch from a server; what has arrived so far is kept next to its final path."""
 
     url: str
     path: Path
@@ -44,7 +44,7 @@ class Download:
     pause: float = 1.0
 
     def run(self) -> Path:
-        """Fetches the file; one that is there already is returned as it is."""
+        """Fetches the file; one that already exists is returned as it is."""
         if self.path.exists():
             return self.path
         if not _is_address(self.url):
@@ -54,7 +54,7 @@ class Download:
             before = self.have
             try:
                 self._transfer()
-            except _Again as error:
+            except _Retry as error:
                 failures = 0 if self.have > before else failures + 1
                 reason = str(error)
                 time.sleep(self.pause * failures)
@@ -78,37 +78,37 @@ class Download:
         return self.part.stat().st_size if self.part.exists() else 0
 
     def _transfer(self) -> None:
-        """One request. Raises _Again where another may help."""
+        """One request. Raises _Retry if another one may help."""
         known = self._known()
         headers = {"Accept-Encoding": "identity", "User-Agent": "clmpt"}
         if self.have and known.get("mark"):
             headers |= {"Range": f"bytes={self.have}-", "If-Range": str(known["mark"])}
         elif self.have:
-            self.part.unlink()  # nothing tells whether the rest would belong to it
+            self.part.unlink()  # there is no way to tell whether the rest would match
         try:
             with urlopen(Request(self.url, headers=headers), timeout=self.timeout) as answer:
                 total = self._begin(answer, known)
                 self._receive(answer, total)
         except HTTPError as error:
-            if error.code == 416:  # we have more than there is, or all of it
+            if error.code == 416:  # we already have all of it, or more
                 if known.get("total") == self.have:
                     return
                 self.part.unlink(missing_ok=True)
-                raise _Again("the server has another file now") from None
+                raise _Retry("the file on the server has changed") from None
             if error.code in (408, 429) or error.code >= 500:
-                raise _Again(f"the server says {error.code} {error.reason}") from None
+                raise _Retry(f"the server says {error.code} {error.reason}") from None
             raise DataError(
                 f"'{self.url}' cannot be fetched: the server says {error.code} {error.reason}."
             ) from None
         except (UnicodeError, http.client.InvalidURL) as error:
-            raise DataError(f"{self.url!a} is no address that can be fetched ({error}).") from None
+            raise DataError(f"{self.url!a} is not a valid address ({error}).") from None
         except (URLError, TimeoutError, ConnectionError, http.client.HTTPException) as error:
-            raise _Again(_in_words(error)) from None
-        except OSError as error:  # those of reading are told apart where it is read
+            raise _Retry(_in_words(error)) from None
+        except OSError as error:  # read errors are handled in _chunks, so this is a write error
             raise cannot_write(self.path, error) from None
 
     def _known(self) -> dict[str, Any]:
-        """What the server said of the file when its first part came."""
+        """What the server said about the file when its first part arrived."""
         with suppress(OSError, ValueError, RecursionError):
             found = json.loads(self.note.read_text(encoding="utf-8"))
             if isinstance(found, dict) and found.get("url") == self.url:
@@ -116,18 +116,18 @@ class Download:
         return {}
 
     def _begin(self, answer: http.client.HTTPResponse, known: dict[str, Any]) -> int | None:
-        """Makes ready for what the answer brings; how long the whole file is, if it says so."""
+        """Prepares to receive an answer; returns the size of the whole file, if it is given."""
         if answer.status == 206:
             span = re.fullmatch(
                 r"bytes (\d+)-\d+/(\d+|\*)", answer.headers.get("Content-Range", "")
             )
             if not span or int(span[1]) != self.have:
                 self.part.unlink(missing_ok=True)
-                raise _Again("the server sent another part than it was asked for")
+                raise _Retry("the server sent a different part from the one requested")
             total = int(span[2]) if span[2] != "*" else None
             if known.get("total") not in (None, total):
                 self.part.unlink(missing_ok=True)
-                raise _Again("the server has another file now")
+                raise _Retry("the file on the server has changed")
         else:
             self.part.unlink(missing_ok=True)
             length = answer.headers.get("Content-Length", "")
@@ -138,8 +138,8 @@ class Download:
         room = shutil.disk_usage(self.path.parent).free
         if total is not None and total - self.have > room:
             raise DataError(
-                f"'{self.url}' needs {total - self.have:,} more bytes, and there is room for "
-                f"{room:,} in '{self.path.parent}'."
+                f"'{self.url}' needs {total - self.have:,} more bytes, but only {room:,} are free "
+                f"in '{self.path.parent}'."
             )
         etag = answer.headers.get("ETag", "")
         mark = etag if etag and not etag.startswith("W/") else answer.headers.get("Last-Modified")
@@ -155,11 +155,11 @@ class Download:
                 size += len(chunk)
                 if size > (_LARGEST if total is None else total):
                     file.truncate(0)
-                    raise _Again("the server sent more than it promised")
+                    raise _Retry("the server sent more than it promised")
                 file.write(chunk)
                 self.progress(Progress("downloading", size, total))
         if total is not None and size < total:
-            raise _Again(f"the connection was closed after {size:,} of {total:,} bytes")
+            raise _Retry(f"the connection was closed after {size:,} of {total:,} bytes")
 
 
 def _chunks(answer: http.client.HTTPResponse) -> Iterator[bytes]:
@@ -168,9 +168,9 @@ def _chunks(answer: http.client.HTTPResponse) -> Iterator[bytes]:
             chunk = answer.read1(_CHUNK)
         except http.client.IncompleteRead as error:
             yield error.partial
-            raise _Again("the connection was closed in the middle") from None
+            raise _Retry("the connection was closed early") from None
         except OSError as error:
-            raise _Again(_in_words(error)) from None
+            raise _Retry(_in_words(error)) from None
         if not chunk:
             return
         yield chunk
@@ -178,7 +178,7 @@ def _chunks(answer: http.client.HTTPResponse) -> Iterator[bytes]:
 
 def _in_words(error: Exception) -> str:
     why = getattr(error, "reason", None) or error
-    return "no answer for too long" if isinstance(why, TimeoutError) else str(why)
+    return "the server took too long to answer" if isinstance(why, TimeoutError) else str(why)
 
 
 def _is_address(url: str) -> bool:
@@ -189,7 +189,7 @@ def _is_address(url: str) -> bool:
 
 
 def check_md5(path: Path, wanted: str, progress: ReportProgress = silent) -> None:
-    """Refuses an archive that is not the one that others have fetched from the same place."""
+    """Rejects an archive that is not the published one."""
     found, done = hashlib.md5(usedforsecurity=False), 0
     with path.open("rb") as file:
         while chunk := file.read(2**20):
@@ -198,6 +198,6 @@ def check_md5(path: Path, wanted: str, progress: ReportProgress = silent) -> Non
             progress(Progress("checking", done))
     if found.hexdigest() != wanted:
         raise DataError(
-            f"'{path}' is not the archive that was published: its MD5 is {found.hexdigest()}, not "
-            f"{wanted}. Remove it and fetch it again; or, if you trust it, take it with --from."
+            f"'{path}' is not the published archive: its MD5 is {found.hexdigest()}, not {wanted}. "
+            "Remove it and fetch it again; or, if you trust it, use it with --from."
         )

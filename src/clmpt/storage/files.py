@@ -1,4 +1,4 @@
-"""Files and folders that are written whole or not at all; JSON and TOML of limited size."""
+"""Atomic writes of files and folders; JSON and TOML of limited size."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ else:
 
 _LARGEST_JSON = 64 * 2**20
 _LARGEST_TOML = 2**20
-_UNFINISHED = ".unfinished"  # so that nothing of a user's is taken for ours
+_UNFINISHED = ".unfinished"  # so that no user's file is mistaken for ours
 
 
 def clear_unfinished(folder: Path) -> None:
@@ -31,14 +31,14 @@ def clear_unfinished(folder: Path) -> None:
 
 
 def refuse_existing(path: Path) -> None:
-    """Nothing that a user made is ever overwritten."""
+    """Raises a DataError if the path exists: nothing is ever overwritten."""
     if path.exists():
-        raise DataError(f"'{path}' exists already. Choose another name, or remove it first.")
+        raise DataError(f"'{path}' already exists. Choose another name, or remove it first.")
 
 
 @contextmanager
 def new_folder(path: Path) -> Iterator[Path]:
-    """A scratch folder that becomes `path` when the block ends well, and vanishes otherwise."""
+    """A scratch folder that becomes `path` if the block succeeds, and is removed otherwise."""
     refuse_existing(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -57,7 +57,7 @@ def new_folder(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def new_file(path: Path) -> Iterator[Path]:
-    """A scratch file that takes the place of `path` when the block ends well."""
+    """A scratch file that replaces `path` if the block succeeds, and is removed otherwise."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         handle, name = tempfile.mkstemp(_UNFINISHED, f".{path.name}-", path.parent)
@@ -95,7 +95,7 @@ def read_toml(path: str | Path) -> dict[str, Any]:
     path = Path(path)
     try:
         if path.stat().st_size > _LARGEST_TOML:
-            raise DataError(f"'{path}' is larger than a settings file can be.")
+            raise DataError(f"'{path}' is too large for a settings file.")
         tables: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise DataError(f"'{path}' cannot be read: {error.strerror or error}.") from None
@@ -105,7 +105,7 @@ def read_toml(path: str | Path) -> dict[str, Any]:
 
 
 def toml_value(text: str) -> Any:
-    """A value as TOML writes it; anything else is taken as plain text.
+    """A value in TOML notation; anything else is taken as plain text.
 
     >>> toml_value("8"), toml_value("true"), toml_value("cosine")
     (8, True, 'cosine')

@@ -1,7 +1,7 @@
-"""A run folder: what was asked for, how far it came, and what it found on the way.
+"""A run folder: the settings, the progress and the log of a run.
 
-Files are written aside and renamed, so a run that is killed at any moment leaves a folder from
-which the same command resumes. The folder belongs to one graph and one set of settings.
+Files are written under another name and renamed, so a run that is killed at any moment leaves a
+folder from which the same command resumes. The folder belongs to one graph and one set of settings.
 """
 
 from __future__ import annotations
@@ -51,19 +51,19 @@ class RunFolder:
     def begin(
         cls, path: Path, identity: dict[str, Any], source: str, fill: Callable[[Path], None]
     ) -> RunFolder:
-        """A new run, or the one that was begun here; refuses one that is finished."""
+        """A new run, or the one that was started here; rejects one that is finished."""
         run = cls.resume(path, identity)
         if run is None:
             return cls.create(path, identity, source, fill)
         if run.is_finished:
-            raise DataError(f"'{path}' is finished already. Choose another folder for a new run.")
+            raise DataError(f"'{path}' is already finished. Choose another folder for a new run.")
         return run
 
     @classmethod
     def create(
         cls, path: Path, identity: dict[str, Any], source: str, fill: Callable[[Path], None]
     ) -> RunFolder:
-        """A new folder with what `fill` puts in; refuses to touch one that exists."""
+        """A new folder with what `fill` writes; never touches an existing one."""
         with new_folder(path) as scratch:
             save_json(scratch / _RUN, {"identity": identity, "source": source, **provenance()})
             (scratch / _LOG).touch()
@@ -72,9 +72,9 @@ class RunFolder:
 
     @classmethod
     def resume(cls, path: Path, identity: dict[str, Any]) -> RunFolder | None:
-        """The run that was begun in `path` with the same identity; None where nothing is.
+        """The run that was started in `path` with the same identity; None if there is nothing.
 
-        What a kill left half written is cleared away.
+        Files that a killed run left half written are removed.
         """
         run = cls.find(path, identity)
         if run is not None:
@@ -84,7 +84,7 @@ class RunFolder:
 
     @classmethod
     def find(cls, path: Path, identity: dict[str, Any]) -> RunFolder | None:
-        """As `resume` does, but nothing is touched."""
+        """Like `resume`, but touches nothing."""
         if not (path / _RUN).exists():
             refuse_existing(path)
             return None
@@ -101,7 +101,7 @@ class RunFolder:
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """Refuses when another process works in the folder; a kill frees it."""
+        """A lock on the folder, so that no other process works in it; a kill releases it."""
         if sys.platform == "win32":
             yield
             return
@@ -114,15 +114,15 @@ class RunFolder:
                 ) from None
             yield
 
-    # --- how far it came --------------------------------------------------------------------------
+    # --- progress ---------------------------------------------------------------------------------
 
     @property
     def state(self) -> Path:
-        """Where to keep what the run needs to resume; gone when it is finished."""
+        """Where to keep what the run needs to resume; removed when it is finished."""
         return self.path / _STATE
 
     def finish(self, summary: Mapping[str, Any]) -> None:
-        """Marks the run as done; what was needed to resume is removed."""
+        """Marks the run as finished and removes what was needed to resume it."""
         with new_file(self.path / _FINISHED) as scratch:
             save_json(scratch, summary)
         (self.path / _STATE).unlink(missing_ok=True)
@@ -131,7 +131,7 @@ class RunFolder:
     def is_finished(self) -> bool:
         return is_finished(self.path)
 
-    # --- what it found ----------------------------------------------------------------------------
+    # --- log --------------------------------------------------------------------------------------
 
     def log(self, **record: Any) -> None:
         with (self.path / _LOG).open("a", encoding="utf-8") as file:
@@ -144,7 +144,7 @@ class RunFolder:
         return (self.path / _LOG).stat().st_size
 
     def cut_log(self, length: int) -> None:
-        """Forgets what was logged after a moment: a run that resumes there logs it again."""
+        """Cuts the log to a length: a run that resumes from there logs the rest again."""
         if (self.path / _LOG).exists() and (self.path / _LOG).stat().st_size > length:
             os.truncate(self.path / _LOG, length)
 
@@ -155,12 +155,12 @@ def is_begun(folder: str | Path) -> bool:
 
 
 def is_finished(folder: str | Path) -> bool:
-    """Whether a folder holds a run that came to its end."""
+    """Whether a folder holds a finished run."""
     return (Path(folder) / _FINISHED).exists()
 
 
 def read_summary(folder: str | Path) -> dict[str, Any]:
-    """What a finished run says of itself, such as how long it took."""
+    """The summary of a finished run, such as how long it took."""
     found = open_json(Path(folder) / _FINISHED)
     if not isinstance(found, dict):
         raise DataError(f"'{Path(folder) / _FINISHED}' is damaged.")
@@ -168,14 +168,14 @@ def read_summary(folder: str | Path) -> dict[str, Any]:
 
 
 def source_of(folder: str | Path) -> str | None:
-    """Where the data of a run lay when it began; None where nothing says so."""
+    """Where the data of a run was when it started; None if that is not recorded."""
     found = open_json(Path(folder) / _RUN) if is_begun(folder) else None
     source = found.get("source") if isinstance(found, dict) else None
     return source if isinstance(source, str) and source else None
 
 
 def read_provenance(folder: str | Path) -> dict[str, Any]:
-    """When, with which versions and where a run was begun."""
+    """When, with which versions and on what kind of machine a run was started."""
     found = open_json(Path(folder) / _RUN)
     return {name: found.get(name) for name in _PROVENANCE} if isinstance(found, dict) else {}
 
@@ -199,7 +199,7 @@ def read_log(folder: str | Path) -> list[dict[str, Any]]:
 
 
 def provenance() -> dict[str, Any]:
-    """When, with which versions and on what kind of machine."""
+    """When, with which versions and on what kind of machine this runs."""
     return {
         "started": datetime.now(timezone.utc).isoformat(timespec="seconds"),
         "versions": {
@@ -215,13 +215,13 @@ def provenance() -> dict[str, Any]:
 
 
 def _threads() -> int | None:
-    """How many PyTorch computes with, where it is loaded: this room does not load it."""
+    """How many threads PyTorch uses, if it is loaded: this package does not load it."""
     torch = sys.modules.get("torch")
     return torch.get_num_threads() if torch else os.cpu_count()
 
 
 def _commit() -> str | None:
-    """The commit of our own checkout, '-dirty' when it has changes; None when we are installed."""
+    """The commit of our own checkout, '-dirty' if it has changes; None if we are installed."""
     package = Path(clmpt.__file__).parent
 
     def git(*arguments: str) -> str:

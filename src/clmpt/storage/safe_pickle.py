@@ -1,8 +1,8 @@
-"""Pickles of plain data, and nothing else: a pickle is a program, and strangers wrote it.
+"""Pickles of plain data, and nothing else: a pickle is a program, and it is not trusted.
 
-Two guards. The instructions are looked through first: only those that build plain containers are
-let in, and none may nest or number its objects beyond reason, since hashing a tuple a million deep
-crashes the interpreter. Then an unpickler runs them that knows only classes of plain containers.
+There are two guards. First the instructions are scanned: only those that build plain containers are
+allowed, and depth and memo indices are limited, since hashing a tuple a million levels deep crashes
+the interpreter. Then they are run by an unpickler that allows only the classes of plain containers.
 """
 
 from __future__ import annotations
@@ -24,16 +24,17 @@ LARGEST, DEEPEST = 4 * 2**30, 32
 
 
 def load_plain_pickle(path: Path) -> Any:
-    """The containers, numbers and texts of a pickle; anything that could run code is refused."""
+    """The containers, numbers and texts in a pickle; anything that could run code is rejected."""
     try:
         if path.stat().st_size > LARGEST:
             raise DataError(f"'{path}' is larger than {LARGEST // 2**30} GiB.")
         data = path.read_bytes()
-        _look_through(data)
+        _scan(data)
         return _PlainUnpickler(io.BytesIO(data)).load()
     except UnsafePickle as error:
         raise UnsafePickle(
-            f"'{path}' is refused: {error}. Benchmark files hold only plain data; get a clean copy."
+            f"'{path}' is not safe to load: {error}. Benchmark files hold only plain data; get a "
+            "clean copy."
         ) from None
     except OSError as error:
         raise DataError(f"'{path}' cannot be read: {error.strerror or error}.") from None
@@ -46,17 +47,17 @@ def load_plain_pickle(path: Path) -> Any:
 class _PlainUnpickler(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> Any:
         if (module, name) not in _ALLOWED:
-            raise UnsafePickle(f"it asks for '{module}.{name}'")
+            raise UnsafePickle(f"it uses '{module}.{name}'")
         return super().find_class(module, name)
 
     def persistent_load(self, pid: Any) -> Any:
-        raise UnsafePickle(f"it refers to an outside object '{pid}'")
+        raise UnsafePickle(f"it refers to an external object '{pid}'")
 
 
 # --- the instructions -----------------------------------------------------------------------------
 
 _INTEGERS = re.compile(rb"(?s)(?:K.)+|(?:M..)+|(?:J....)+")  # runs of them fill most files
-# Instruction -> bytes of its argument; -1: up to a line's end; -2: two lines; else a length's size.
+# Instruction -> bytes in its argument; -1: up to the end of the line; -2: two lines.
 _FIXED = {
     **dict.fromkeys(b"()]}Nt0l\x85\x86\x87\x88\x89\x8f\x91\x90\x93\x94aedsuR.", 0),
     **dict.fromkeys(b"\x80hq", 1),
@@ -65,18 +66,19 @@ _FIXED = {
     **dict.fromkeys(b"IFLSVgp", -1),
     ord("c"): -2,
 }
+# Instruction -> bytes in the length of its argument.
 _SIZED = {ord("X"): 4, 0x8C: 1, 0x8D: 8, ord("T"): 4, ord("U"): 1, ord("B"): 4, ord("C"): 1}
 _SIZED |= {0x8E: 8, 0x8A: 1, 0x8B: 4}
 _TUPLES = {0x85: 1, 0x86: 2, 0x87: 3}
-_ADDS = {ord("a"): 1, ord("s"): 2, ord("R"): 1}  # to what lies below, taking so many from the top
+_ADDS = {ord("a"): 1, ord("s"): 2, ord("R"): 1}  # to what is below, taking this many from the top
 _GATHERS = frozenset(b"tld\x91")  # everything from the mark on becomes one container
 _ADDS_ALL = frozenset(b"eu\x90")  # … or goes into the container before the mark
 _EMPTY, _PUTS, _GETS = frozenset(b")]}\x8f"), frozenset(b"qrp"), frozenset(b"hjg")
-_SILENT = frozenset(b"\x80\x95.")
+_IGNORED = frozenset(b"\x80\x95.")
 
 
-def _look_through(data: bytes) -> None:
-    """Follows how deep every object is, without making any."""
+def _scan(data: bytes) -> None:
+    """Tracks how deep every object is, without building any."""
     place, frames, memo = 0, [[0]], dict[int, int]()
     while place < len(data):
         code, top = data[place], frames[-1]
@@ -107,7 +109,7 @@ def _look_through(data: bytes) -> None:
         elif code in _GATHERS or code in _ADDS_ALL:
             inner = max(frames.pop(), default=0) + 1
             if not frames:
-                raise UnsafePickle("its instructions do not fit together")
+                raise UnsafePickle("its instructions are inconsistent")
             if code in _ADDS_ALL and frames[-1]:
                 frames[-1][-1] = max(frames[-1][-1], inner)
             else:
@@ -116,25 +118,25 @@ def _look_through(data: bytes) -> None:
             del top[-1:]
         elif code in _PUTS:
             if argument > len(data):
-                raise UnsafePickle("it numbers objects that it does not have")
+                raise UnsafePickle("it has a memo index that is too large")
             memo[argument] = top[-1] if top else 0
         elif code in _GETS:
             top.append(memo.get(argument, 0))
-        elif code not in _SILENT:
+        elif code not in _IGNORED:
             top.append(0)
         if len(frames) > DEEPEST or (frames[-1] and frames[-1][-1] > DEEPEST):
-            raise UnsafePickle(f"it is nested more than {DEEPEST} deep")
+            raise UnsafePickle(f"it is nested more than {DEEPEST} levels deep")
 
 
 def _argument(data: bytes, place: int) -> tuple[int, int]:
-    """The number behind an instruction, where it has one, and where the next instruction is."""
+    """The number after an instruction, if it has one, and where the next instruction is."""
     code, start = data[place], place + 1
     size = _FIXED.get(code)
     if size is None:
         if code not in _SIZED:
-            raise UnsafePickle(f"it has the instruction {bytes([code])!r}, which plain data lacks")
-        behind = start + _SIZED[code]
-        return 0, behind + int.from_bytes(data[start:behind], "little")
+            raise UnsafePickle(f"plain data does not use its instruction {bytes([code])!r}")
+        after = start + _SIZED[code]
+        return 0, after + int.from_bytes(data[start:after], "little")
     if size >= 0:
         return int.from_bytes(data[start : start + size], "little"), start + size
     stop = data.find(b"\n", start)

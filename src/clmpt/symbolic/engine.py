@@ -1,6 +1,6 @@
 """Runs a plan over many queries of one shape at once, with whole-array operations.
 
-Memory stays bounded: a step that would make too many rows is run on a part of them at a time.
+Memory stays bounded: a step that would make too many rows is run in parts.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class SlotValues:
 
 @dataclass(frozen=True)
 class Engine:
-    """`missing_X` marks the edges that count as missing links; without it costs are not kept."""
+    """`missing_X` marks the edges that count as missing links; without it, costs are not kept."""
 
     index: EdgeIndex
     missing_X: npt.NDArray[np.bool_] | None = None
@@ -71,7 +71,7 @@ class Engine:
 
 
 class _Run:
-    """One plan over one batch. `alive_B` and `cost_B` are None until a step says otherwise."""
+    """One plan over one batch. `alive_B` and `cost_B` are None until a step sets them."""
 
     def __init__(self, engine: Engine, plan: Plan, batch: SlotValues) -> None:
         self.engine, self.plan, self.batch = engine, plan, batch
@@ -93,19 +93,19 @@ class _Run:
         return table
 
     def column(self, slots_BS: Ints, slot: int, query_B: Ints) -> Ints:
-        """One slot's values for some of the queries; no copy where it is all of them."""
+        """One slot's values for some of the queries; not copied if it is all of them."""
         column_B = slots_BS[:, slot]
         return column_B if len(query_B) == self.queries else column_B[query_B]
 
     def per_row(self, value_B: AnyInts, table: Bindings) -> AnyInts:
-        """A value of each query for every row; one value is left as it is, numpy spreads it."""
+        """Each query's value for its rows; a single value is left for numpy to broadcast."""
         return value_B if self.queries == 1 else value_B[table.query_N]
 
-    def only(self, found_B: Bools) -> None:
+    def keep_queries(self, found_B: Bools) -> None:
         self.alive_B = found_B if self.alive_B is None else self.alive_B & found_B
 
     def steps(self, at: int, tables: dict[int, Bindings], query_B: Ints) -> Iterator[Bindings]:
-        """Runs from step `at` on; where a step is too large, once for each part of its rows."""
+        """Runs from step `at` on; if a step is too large, once for each part of its rows."""
         for number in range(at, len(self.plan.steps)):
             step = self.plan.steps[number]
             if isinstance(step, Check):
@@ -156,7 +156,7 @@ class _Run:
             self.batch.relations_BR[:, step.edge.relation],
         )
         edge, found = self.index.find(start, stop, self.batch.entities_BS[:, step.edge.tail.number])
-        self.only(found)
+        self.keep_queries(found)
         cost = self.engine.edge_cost(edge)
         if cost is not None:
             self.cost_B = cost if self.cost_B is None else self.cost_B + cost
@@ -168,7 +168,7 @@ class _Run:
         return table.take(~self.index.find(*ranges)[1])
 
     def ranges_for(self, table: Bindings, edge: SlotEdge) -> tuple[AnyInts, AnyInts, AnyInts]:
-        """For each row the neighbours at one end of an atom, and the value at the other end."""
+        """For each row, the neighbours at one end of an atom, and the value at the other end."""
         forward = isinstance(edge.tail, Variable)
         near, far = (edge.head, edge.tail) if forward else (edge.tail, edge.head)
         assert isinstance(far, Variable)
@@ -191,7 +191,7 @@ class _Run:
         sub_engine = replace(self.engine, missing_X=None)
         if step.table < 0:
             matched = sub_engine.run(step.plan, self.batch).query_N
-            self.only(~np.isin(np.arange(self.queries), matched))
+            self.keep_queries(~np.isin(np.arange(self.queries), matched))
             return
         table = tables[step.table]
         refused_N = np.zeros(len(table), np.bool_)
@@ -207,7 +207,7 @@ class _Run:
         tables[step.table] = table.take(~refused_N)
 
     def forget(self, table: Bindings, keep: tuple[Variable, ...]) -> Bindings:
-        """The distinct rows of the kept columns, sorted by query; the least cost of equal rows."""
+        """The distinct rows of the kept columns, sorted by query; equal rows get the least cost."""
         if not len(table):
             return Bindings(table.query_N, {v: table.columns[v] for v in keep}, table.cost_N)
         if self.queries == len(keep) == 1 and table.cost_N is None:
@@ -236,7 +236,7 @@ class _Run:
     def forget_wide(
         self, table: Bindings, columns: list[AnyInts], keep: tuple[Variable, ...]
     ) -> Bindings:
-        """The same where the columns do not fit in one number."""
+        """`forget` for columns that do not fit in one number."""
         costs = [] if table.cost_N is None else [table.cost_N]
         order = np.lexsort((*costs, *reversed(columns)))
         ordered = [column[order] for column in columns]
@@ -247,7 +247,7 @@ class _Run:
             None if table.cost_N is None else table.cost_N[order][first_N],
         )
 
-    # --- steps that make rows: a table, or a list of parts where it would be too large --------
+    # --- steps that make rows: a table, or a list of parts if it would be too large ---------------
 
     def seed(self, step: Seed, query_B: Ints) -> Bindings | list[Ints]:
         lists = [self.list_at(edge, step.variable, query_B) for edge in step.edges]

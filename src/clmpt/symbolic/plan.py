@@ -1,8 +1,8 @@
 """How to answer a pattern, decided once per shape: a list of steps over tables of bindings.
 
-Variables are eliminated one by one. A variable with constants beside it starts a table; a table
-grows along an atom, is thinned by what must not hold, and forgets a variable when nothing needs it
-any more. Nothing here touches a graph, and no step knows the name of a shape.
+Variables are eliminated one by one. A variable next to a constant starts a table; a table grows
+along an atom, is filtered by negated parts, and forgets a variable once nothing needs it. Nothing
+here touches a graph, and no step knows the name of a shape.
 """
 
 from __future__ import annotations
@@ -135,7 +135,7 @@ class Join:
 class Grow:
     """Follow an atom from a variable of the table to one that it lacks.
 
-    `leave` says that nobody looks at the start any more, so its column need not grow along.
+    `leave` says that the start is no longer needed, so its column is left out.
     """
 
     table: int
@@ -159,7 +159,7 @@ class Refuse:
     """Drop the rows for which a sub-plan finds a match.
 
     The sub-plan is given the row's values of `outer` as constants, from slot `first_slot` on.
-    A table below zero stands for the queries themselves.
+    A negative table stands for the queries themselves.
     """
 
     table: int
@@ -181,7 +181,7 @@ Step: TypeAlias = Check | Seed | Scan | Join | Grow | Filter | Refuse | Forget
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Steps that leave one table with the columns `outputs`; none where nothing has variables."""
+    """Steps that end in one table with the columns `outputs`, or none if there are no variables."""
 
     steps: tuple[Step, ...]
     outputs: tuple[Variable, ...]
@@ -196,7 +196,7 @@ def plan_for(skeleton: Skeleton, outputs: tuple[Variable, ...]) -> Plan:
 
 @lru_cache(maxsize=4096)
 def planned(signature: Signature, outputs: tuple[Variable, ...]) -> tuple[Skeleton, Plan]:
-    """The skeleton and the plan of a signature, found again by the signature alone."""
+    """The skeleton and the plan of a signature, cached by the signature alone."""
     skeleton = skeleton_for(signature)
     return skeleton, plan_for(skeleton, outputs)
 
@@ -223,7 +223,7 @@ class _Planner:
         for variable in self.variables:
             edges = tuple(edge for edge in self.unary if variable in edge.variables)
             if edges:
-                self.thin(self.new_table({variable}, Seed(self.made, variable, edges)))
+                self.filter(self.new_table({variable}, Seed(self.made, variable, edges)))
         self.scan_the_unreached()
         self.refuse_without_variables()
         while hidden := [v for v in self.variables if v not in self.outputs]:
@@ -253,7 +253,7 @@ class _Planner:
             loops = [loop for loop in self.loops if loop.head in missing]
             edge = (loops or [e for e in self.waiting if e.variables & missing])[0]
             (self.loops if loops else self.waiting).remove(edge)
-            self.thin(self.new_table(set(edge.variables), Scan(self.made, edge)))
+            self.filter(self.new_table(set(edge.variables), Scan(self.made, edge)))
 
     def unreached(self) -> set[Variable]:
         reached = set().union(*self.tables.values()) if self.tables else set()
@@ -266,8 +266,8 @@ class _Planner:
             reached |= grown
         return set(self.variables) - reached
 
-    def thin(self, table: int) -> None:
-        """Applies everything that needs no more than the table's own variables."""
+    def filter(self, table: int) -> None:
+        """Adds every filter that needs only the table's own variables."""
         columns = self.tables[table]
         for pool in (self.loops, self.waiting):
             for edge in [edge for edge in pool if edge.variables <= columns]:
@@ -278,12 +278,12 @@ class _Planner:
             self.steps.append(self.refuse(table, *refusal))
 
     def refuse(self, table: int, outer: frozenset[Variable], part: Skeleton) -> Filter | Refuse:
-        """A negated atom is a filter; of a larger part the outer variables become constants."""
+        """A negated atom is a filter; in a larger part, the outer variables become constants."""
         if outer and len(part.edges) == 1 and not part.absent and part.variables <= outer:
             return Filter(table, part.edges[0], holds=False)
         order = tuple(sorted(outer, key=lambda variable: variable.name))
         slots = {variable: Slot(self.entity_slots + at) for at, variable in enumerate(order)}
-        return Refuse(table, order, self.entity_slots, plan_for(_put(part, slots), ()))
+        return Refuse(table, order, self.entity_slots, plan_for(_with_slots(part, slots), ()))
 
     def refuse_without_variables(self) -> None:
         for refusal in [r for r in self.refusals if not r[0]]:
@@ -295,7 +295,7 @@ class _Planner:
         for other in others:
             self.steps.append(Join(first, other))
             self.tables[first] |= self.tables.pop(other)
-        self.thin(first)
+        self.filter(first)
         return first
 
     def grow(self, table: int, edge: SlotEdge, start: Variable) -> None:
@@ -303,12 +303,12 @@ class _Planner:
         self.waiting.remove(edge)
         self.steps.append(Grow(table, edge, start, stop))
         self.tables[table].add(stop)
-        self.thin(table)
+        self.filter(table)
 
     # --- elimination ------------------------------------------------------------------------------
 
     def can_finish(self, variable: Variable) -> bool:
-        """Whether all that is said of a variable is within reach of tables and its own atoms."""
+        """Whether all variables that it is negated with are in tables or share an atom with it."""
         near = frozenset[Variable]().union(*self.edges_at(variable))
         return all(
             other in near or self.holders(other)
@@ -321,7 +321,7 @@ class _Planner:
         return [edge.variables for edge in self.waiting if variable in edge.variables]
 
     def width(self, variable: Variable) -> tuple[int, int, str]:
-        """How many columns the table will have when the variable goes: the fewer the better."""
+        """How many columns the table will have when the variable goes; fewer is better."""
         columns = frozenset({variable}).union(
             *(self.tables[table] for table in self.holders(variable)),
             *self.edges_at(variable),
@@ -341,7 +341,7 @@ class _Planner:
         last = self.steps[-1]
         if isinstance(last, Grow) and last.start == variable:
             self.steps[-1] = replace(last, leave=True)
-        self.steps.append(Forget(table, keep))  # only here can rows become equal
+        self.steps.append(Forget(table, keep))  # the only step that can make rows equal
         self.tables[table] = set(keep)
         self.variables.remove(variable)
 
@@ -361,9 +361,9 @@ class _Planner:
         return Plan(tuple(self.steps), self.outputs, table)
 
 
-def _put(part: Skeleton, slots: dict[Variable, Slot]) -> Skeleton:
+def _with_slots(part: Skeleton, slots: dict[Variable, Slot]) -> Skeleton:
     def end(old: End) -> End:
         return slots.get(old, old) if isinstance(old, Variable) else old
 
     edges = tuple(SlotEdge(edge.relation, end(edge.head), end(edge.tail)) for edge in part.edges)
-    return Skeleton(edges, tuple(_put(inner, slots) for inner in part.absent))
+    return Skeleton(edges, tuple(_with_slots(inner, slots) for inner in part.absent))

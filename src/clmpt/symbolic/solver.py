@@ -1,4 +1,4 @@
-"""Exact answers of any query, one at a time or many of one shape at once.
+"""Exact answers to any query, one at a time or many of one shape at once.
 
 Negation is closed-world: an edge that the graph lacks counts as false.
 """
@@ -36,7 +36,7 @@ class CompiledPattern:
 
 
 def compiled(query: Query) -> tuple[CompiledPattern, ...]:
-    """The parts of a query, kept with the query itself: whoever asks once often asks again."""
+    """The compiled parts of a query, cached on the query itself since it is often asked again."""
     kept: tuple[CompiledPattern, ...] | None = vars(query).get("_parts")
     if kept is None:
         kept = vars(query)["_parts"] = tuple(
@@ -68,7 +68,7 @@ def solve(question: Query | str, graph: KnowledgeGraph) -> frozenset[int]:
 
 
 def solve_all(queries: Sequence[Query], graph: KnowledgeGraph) -> list[frozenset[int]]:
-    """The answers of many queries in their order; those of one shape are solved together."""
+    """The answers to many queries, in order; queries of one shape are solved together."""
     groups: dict[tuple[Skeleton, ...], list[int]] = {}
     for number, query in enumerate(queries):
         key = tuple(part.skeleton for part in compiled(query))
@@ -93,10 +93,10 @@ def _batch(parts: Sequence[CompiledPattern], graph: KnowledgeGraph) -> SlotValue
 def solve_many(
     template: Query, graph: KnowledgeGraph, entities: AnyInts, relations: AnyInts
 ) -> AnswerSets:
-    """The answers of a template for many values of its placeholders, one row a query.
+    """The answers to a template for many values of its placeholders, one row per query.
 
-    Columns follow `placeholders(template)`. A relation id of R or more, R being the number of
-    relations, stands for the inverse of the relation with R less.
+    Columns follow `placeholders(template)`. The relation id r + R, R being the number of relations,
+    stands for the inverse of the relation r.
     """
     batches = template_batches(template, graph, entities, relations)
     return _solve_parts(compiled(template), batches, graph)

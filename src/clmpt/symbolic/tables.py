@@ -1,7 +1,7 @@
-"""Tables of bindings, and what can be done to them as whole arrays.
+"""Tables of bindings, and whole-array operations on them.
 
-A table says which query each row belongs to, has a value for each variable, and, where asked for,
-the least number of missing links it took to get there. Rows of a table are always distinct.
+Each row of a table has its query, a value for each variable and, if asked for, the least number of
+missing links that it takes to get there. Rows of a table are always distinct.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Bindings:
         return Bindings(self.query_N[rows], columns, cost_N)
 
     def repeated(self, count_N: AnyInts, leave: Variable | None) -> Bindings:
-        """Each row as often as it says, without the column of `leave`."""
+        """Each row as often as `count_N` says, without the column `leave`."""
         columns = {v: np.repeat(c, count_N) for v, c in self.columns.items() if v != leave}
         cost_N = None if self.cost_N is None else np.repeat(self.cost_N, count_N)
         return Bindings(np.repeat(self.query_N, count_N), columns, cost_N)
@@ -52,7 +52,7 @@ def halves(query_B: Ints) -> list[Ints]:
 
 
 def in_parts(table: Bindings, count_N: AnyInts, limit: int) -> list[Bindings]:
-    """The table cut where its growth fills the limit; a row that alone exceeds it stands alone."""
+    """The table cut into two or more parts that each grow to about the limit."""
     part_N = (np.cumsum(count_N) - count_N) // limit
     cuts = [0, *(np.flatnonzero(part_N[1:] != part_N[:-1]) + 1).tolist(), len(table)]
     if len(cuts) == 2:
@@ -75,7 +75,7 @@ def concatenate(
 
 
 def codes(columns: Sequence[AnyInts], sizes: list[int]) -> Ints | None:
-    """Each row as one number, in the order of the columns; None where it would not fit."""
+    """Each row as one number, in the order of the columns; None if it would not fit."""
     if prod(sizes) >= 2**63:
         return None
     code_N: Ints = columns[0].astype(np.int64, copy=False)
@@ -91,10 +91,10 @@ def firsts(sorted_N: AnyInts) -> Bools:
 
 
 def sorted_distinct(code_N: AnyInts, room: int) -> AnyInts:
-    """Sorted distinct codes; by ticking them off where they fill a good part of their room."""
+    """Sorted distinct codes below `room`; found by marking them in an array if they are dense."""
     if room < 16 * len(code_N) and room < 2**28:
-        ticked = np.zeros(room, np.bool_)
-        ticked[code_N] = True
-        return np.flatnonzero(ticked)
+        marked = np.zeros(room, np.bool_)
+        marked[code_N] = True
+        return np.flatnonzero(marked)
     code_N = np.sort(code_N)
     return code_N[firsts(code_N)]

@@ -1,4 +1,4 @@
-"""Stored answers of a benchmark against our own."""
+"""A benchmark's stored answers compared with our own."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Agreement:
 
 
 def verify_group(group: QueryGroup, graph: KnowledgeGraph, split: str) -> Agreement:
-    """Recomputes a group's answers on what counts as observed, and as full, for `split`."""
+    """How a group's answers compare with ours on the observed and the full graph of `split`."""
     group.check(len(graph.entities), len(graph.relations))
     observed, full = OBSERVED[split], FULL[split]
     easy = solve_many(group.template, graph.view(*observed), group.entities, group.relations)
@@ -47,7 +47,7 @@ def verify_group(group: QueryGroup, graph: KnowledgeGraph, split: str) -> Agreem
 
 
 def _same(ours: AnswerSets, theirs: AnswerSets) -> Bools:
-    """For each query whether the two sets are equal."""
+    """For each query, whether the two sets are equal."""
     equal: Bools = ours.counts == theirs.counts
     rows = np.flatnonzero(equal)
     left, right = ours.take(rows), theirs.take(rows)

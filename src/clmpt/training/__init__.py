@@ -1,1 +1,5 @@
-"""How models learn: steps, loops that can be stopped, and what they leave behind."""
+"""How models learn: steps, loops, runs that resume.
+
+Knows a model only through `reasoners/model.py` and a predictor only through its objective. What a
+step does depends only on the settings, the weights and the step's number.
+"""

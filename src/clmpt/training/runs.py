@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -14,17 +14,17 @@ from torch import Tensor
 
 from clmpt.compute.devices import find_device
 from clmpt.errors import DataError
-from clmpt.evaluation.evaluate import evaluate
-from clmpt.evaluation.links import evaluate_links
+from clmpt.evaluation.link_ranks import evaluate_links
+from clmpt.evaluation.measuring import evaluate
 from clmpt.graph.knowledge_graph import KnowledgeGraph
 from clmpt.graph.splits import FULL, OBSERVED, has_facts, train_split
 from clmpt.graph.stored_names import StoredNames
-from clmpt.predictors.checkpoint import replace_predictor
 from clmpt.predictors.predictor import EmbeddingPredictor, fresh_predictor
+from clmpt.predictors.predictor_folder import replace_predictor
 from clmpt.queries.links import links_of
 from clmpt.queries.store import QueryGroup, QuerySet
-from clmpt.reasoners.checkpoint import replace_reasoner
 from clmpt.reasoners.model import Basis, GradientModel, ReasonerModel, build_model
+from clmpt.reasoners.reasoner_folder import replace_reasoner
 from clmpt.registry import PREDICTORS
 from clmpt.sampling.sampler import MOST_HARD, Protocol, sample
 from clmpt.settings import Pretraining, Reasoning, Training, without_device
@@ -127,16 +127,24 @@ def train(
         same = {"training": asdict(settings), "graph": graph.identity}
         replace_reasoner(out, model, {**same, **about})
 
+    measured = validate if asked else None
+    yield from follow(
+        run, learner, _course(learner, settings, measured, keep, device, save_seconds)
+    )
+
+
+def _course(
+    learner: Learner,
+    settings: Training,
+    validate: Callable[[], Validation] | None,
+    keep: Callable[[dict[str, Any]], None],
+    device: torch.device,
+    save_seconds: float,
+) -> Course:
     interval = settings.validate_every or learner.steps_per_epoch
     epochs = math.ceil(learner.steps / learner.steps_per_epoch)
-    course = Course(
-        *(epochs, settings.patience, interval, interval),
-        validate if asked else None,
-        keep,
-        device,
-        save_seconds,
-    )
-    yield from follow(run, learner, course)
+    patience = settings.patience
+    return Course(epochs, patience, interval, interval, validate, keep, device, save_seconds)
 
 
 def _identity(

@@ -18,7 +18,8 @@ from clmpt.errors import DataError
 from clmpt.graph.knowledge_graph import KnowledgeGraph
 from clmpt.graph.splits import train_split
 from clmpt.graph.stored_names import StoredNames
-from clmpt.predictors.checkpoint import (
+from clmpt.predictors.predictor import EmbeddingPredictor
+from clmpt.predictors.predictor_folder import (
     WAY_OUT,
     check_fit,
     damage_named,
@@ -26,13 +27,12 @@ from clmpt.predictors.checkpoint import (
     predictor_of,
     trusted,
 )
-from clmpt.predictors.predictor import EmbeddingPredictor
 from clmpt.reasoners.model import Basis, ReasonerModel, build_model
 from clmpt.registry import PREDICTORS, REASONERS
 from clmpt.settings import Reasoning, read_table
 from clmpt.storage.files import new_file, save_json
 
-FORMAT = "clmpt reasoner 2"
+_FORMAT = "clmpt reasoner 2"
 _ABOUT = "reasoner.json"
 _WEIGHTS = "weights.safetensors"
 _PREDICTOR_WEIGHTS = "predictor.safetensors"
@@ -51,7 +51,7 @@ def is_reasoner(folder: str | Path) -> bool:
     return (Path(folder) / _ABOUT).exists()
 
 
-def is_whole(folder: Path) -> bool:
+def reasoner_is_whole(folder: Path) -> bool:
     """Whether the files are there and no weights are cut short; reads no numbers."""
     try:
         about = about_reasoner(folder)
@@ -62,7 +62,7 @@ def is_whole(folder: Path) -> bool:
 
 
 def about_reasoner(folder: str | Path) -> dict[str, Any]:
-    return open_about(Path(folder) / _ABOUT, FORMAT)
+    return open_about(Path(folder) / _ABOUT, _FORMAT)
 
 
 def replace_reasoner(folder: Path, model: ReasonerModel, about: Mapping[str, Any]) -> None:
@@ -75,7 +75,7 @@ def replace_reasoner(folder: Path, model: ReasonerModel, about: Mapping[str, Any
     if predictor:
         save_tensors(folder / _PREDICTOR_WEIGHTS, predictor.state_dict(), kinds)
     save_tensors(folder / _WEIGHTS, own_state(model), kinds)
-    document = {"format": FORMAT, **kinds, "reasoning": asdict(model.settings)}
+    document = {"format": _FORMAT, **kinds, "reasoning": asdict(model.settings)}
     document["parameters"] = _counted(model)
     with new_file(folder / _ABOUT) as scratch:
         save_json(scratch, {**document, **about})

@@ -1,4 +1,4 @@
-"""Answered queries from whatever is there: a query file, JSON lines, a benchmark folder."""
+"""Answered queries from any source: a query file, JSON lines, a benchmark folder."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from clmpt.queries.benchmark_files import read_queries
 from clmpt.queries.json_lines import read_json_lines
 from clmpt.queries.store import QueryGroup, QuerySet
 
-NEEDS_GRAPH = "JSON lines speak in names. Say which graph they belong to: --graph FOLDER"
+NEEDS_GRAPH = "JSON lines use names. Say which graph they belong to: --graph FOLDER"
 
 
 def open_queries(source: Path, graph: KnowledgeGraph | None, split: str) -> QuerySet:
-    """Answered queries from a query file, JSON lines or a benchmark folder (there of one split).
+    """Answered queries from a query file, JSON lines or one split of a benchmark folder.
 
-    With a graph, queries that were made from another one are refused.
+    If a graph is given, queries that were made from another one are rejected.
     """
     if source.is_dir():
         found = QuerySet(tuple(read_queries(source, split)))
@@ -31,7 +31,8 @@ def open_queries(source: Path, graph: KnowledgeGraph | None, split: str) -> Quer
     if graph is not None:
         if found.about.get("graph") not in (None, graph.fingerprint):
             raise DataError(
-                f"'{source}' was made from another graph: its ids mean other names there."
+                f"'{source}' was made from another graph, so its ids mean other names. Use that "
+                "graph."
             )
         found = QuerySet(tuple(_bound(group, graph) for group in found.groups), found.about)
         for group in found.groups:
@@ -40,7 +41,7 @@ def open_queries(source: Path, graph: KnowledgeGraph | None, split: str) -> Quer
 
 
 def _bound(group: QueryGroup, graph: KnowledgeGraph) -> QueryGroup:
-    """A group whose template has ids in the place of names; placeholders stay."""
+    """A group whose template has ids instead of names; placeholders stay."""
 
     def resolved(vocabulary: Vocabulary, symbol: Symbol) -> Symbol:
         return symbol if isinstance(symbol, Placeholder) else Id(vocabulary.resolve(symbol))

@@ -32,7 +32,7 @@ def run_to_the_end(
     """Follows a run, then says what its folder holds and what to do next."""
     try:
         with memory_named():
-            follow(steps)
+            _show_steps(steps)
     except KeyboardInterrupt:
         tell(f"Stopped. The same command resumes; '{out}' has all it needs.")
         raise
@@ -60,7 +60,7 @@ def given_on_command_line(options: argparse.Namespace, kind: type[Any]) -> dict[
     return {k: v for k, v in vars(options).items() if k in names and v is not None}
 
 
-def follow(steps: Iterator[TrainingStep]) -> None:
+def _show_steps(steps: Iterator[TrainingStep]) -> None:
     """Follows a run with a bar on a terminal, or a line now and then elsewhere."""
     told = time.perf_counter()
     with progress_bar() as show:

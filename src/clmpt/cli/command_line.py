@@ -93,6 +93,6 @@ def _chosen_reasoner(arguments: Sequence[str]) -> str | None:
         return "clmpt"  # the real parser says what is wrong
     if found.reasoner or not found.recipe:
         return found.reasoner or "clmpt"
-    from clmpt.experiments.recipes import read_recipe, reasoner_in
+    from clmpt.experiments.recipes import chosen_reasoner, read_recipe
 
-    return reasoner_in(read_recipe(found.recipe))
+    return chosen_reasoner(read_recipe(found.recipe))

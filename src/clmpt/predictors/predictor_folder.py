@@ -23,7 +23,7 @@ from clmpt.registry import PREDICTORS, Registry
 from clmpt.storage.files import new_file, new_folder, open_json, save_json
 from clmpt.storage.run_folder import is_begun, is_finished
 
-FORMAT = "clmpt predictor 2"
+_FORMAT = "clmpt predictor 2"
 WAY_OUT = "Make the checkpoint again, or take another copy of it."
 _ABOUT = "predictor.json"
 _WEIGHTS = "weights.safetensors"
@@ -43,7 +43,7 @@ def is_predictor(folder: str | Path) -> bool:
     return (Path(folder) / _ABOUT).exists()
 
 
-def is_whole(folder: Path) -> bool:
+def predictor_is_whole(folder: Path) -> bool:
     """Whether the files are there and the weights are not cut short; reads no numbers."""
     try:
         return is_predictor(folder) and bool(shapes_in(folder / _WEIGHTS))
@@ -52,7 +52,7 @@ def is_whole(folder: Path) -> bool:
 
 
 def about_predictor(folder: str | Path) -> dict[str, Any]:
-    return open_about(Path(folder) / _ABOUT, FORMAT)
+    return open_about(Path(folder) / _ABOUT, _FORMAT)
 
 
 def save_predictor(
@@ -71,7 +71,7 @@ def replace_predictor(
     model = PREDICTORS.name_of(type(predictor))
     save_tensors(folder / _WEIGHTS, predictor.state_dict(), {"model": model})
     with new_file(folder / _ABOUT) as scratch:
-        save_json(scratch, {"format": FORMAT, "model": model, **about})
+        save_json(scratch, {"format": _FORMAT, "model": model, **about})
 
 
 def open_predictor(
