@@ -1,10 +1,10 @@
-"""How many steps of each recipe take the time of the first one's.
+"""How many steps of each recipe take as long as the first recipe's steps.
 
     python benchmarks/budget.py RECIPE… --data FOLDER --out RUN
 
-Recipes in `recipes/laptop` give variants the same budget of time, as a number of steps so that the
-same seed gives the same figures. This measures the steps of all of them in turn, in one process, on
-the queries and predictor that `clmpt reproduce` has made in RUN.
+Recipes in `recipes/laptop` give all variants the same time budget, as a number of steps so that
+the same seed gives the same figures. This measures steps of all recipes alternately, in one
+process, on the queries and predictor that `clmpt reproduce` made in RUN.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def main() -> None:
     for path, recipe in recipes.items():
         took = statistics.median(seconds[path])
         print(
-            f"{path}: {took:.3f} s a step, {recipe.training.steps:,} steps in the recipe; "
+            f"{path}: {took:.3f} s per step, {recipe.training.steps:,} steps in the recipe; "
             f"{budget / took:,.0f} take as long as the first one's"
         )
 

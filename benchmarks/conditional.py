@@ -2,11 +2,11 @@
 
     python benchmarks/conditional.py [--paper]
 
-Each model trains some steps in a process of its own, with conditional passing and without, in turn,
-three times over. Saved is (without - with) / without, of a step's time and of what model,
-optimizer and steps took of memory at most. First every node is updated in every layer, as
-published; then only what can still reach the answer, as we do. Queries are made up in FB15k-237's
-proportions. With --paper the model has the paper's measures: twenty minutes on two cores.
+Each model trains for some steps in a process of its own, alternating with and without conditional
+passing, three times. The saving is (without - with) / without, of the time per step and of the peak
+memory of model, optimizer and steps. First with every node updated in every layer, as published;
+then only with updates that can reach the answer, as in this package. Queries are random, in
+FB15k-237's proportions. With --paper the model has the paper's size: twenty minutes on two cores.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ SIZES = {"laptop": (200, 1, 1024, 12), "paper": (1000, 2, 8192, 2)}  # rank, lay
 
 
 class EveryUpdate(CLMPT):
-    """CLMPT as published: every node is updated in every layer, also where no answer needs it."""
+    """CLMPT as published: every node is updated in every layer, even if no answer needs it."""
 
     def lay_out(self, groups: Sequence[QueryGroup]) -> QueryBatch:
         return lay_out_queries(groups, replace(self.passing(share=False), prune=False))
@@ -89,7 +89,7 @@ def main() -> None:
     print(f"rank {rank}, {layers} layers, feed-forward {hidden}, batch {BATCH}; processor time")
     for reasoner in ("clmpt", "lmpnn"):
         for every in (True, False):
-            name = f"{reasoner}, {'every update' if every else 'what reaches the answer'}"
+            name = f"{reasoner}, {'every update' if every else 'needed updates'}"
             show(name, size, reasoner, every)
 
 
@@ -98,7 +98,7 @@ def show(name: str, size: str, reasoner: str, every: bool) -> None:
     for _ in range(ROUNDS):
         for conditional, runs in found.items():
             runs.append(asked(size, reasoner, conditional, every))
-    for at, (what, scale, unit) in enumerate((("time", 1.0, "s a step"), ("memory", 1e6, "MB"))):
+    for at, (what, scale, unit) in enumerate((("time", 1.0, "s per step"), ("memory", 1e6, "MB"))):
         with_c, without = (statistics.mean(run[at] for run in runs) for runs in found.values())
         saved = 100 * (without - with_c) / without
         print(

@@ -1,11 +1,11 @@
-"""Pre-training: one row of scores per question against one per triple, PyKEEN and the machine.
+"""Pre-training with one row of scores per question, compared with one per triple and PyKEEN.
 
     python benchmarks/pretrain.py [FB15K-237 [NELL995]]
 
-The folders default to those beside the checkout. ComplEx at rank 200 on the first, 1,000 rows a
-batch, all kinds of steps taken in turn so that noise meets them alike; seconds per epoch are scaled
-from the median step. PyKEEN joins in where it is installed, with its loop over distinct questions
-(LCWA) and Adagrad. On the second, what rank 1,000 needs of memory.
+The folders default to those next to the checkout. On the first: ComplEx of rank 200, 1,000 rows per
+batch, all kinds of steps alternating so that noise affects them alike; seconds per epoch are scaled
+from the median step. PyKEEN is included if installed, with its loop over distinct questions (LCWA)
+and Adagrad. On the second: the memory that rank 1,000 needs.
 """
 
 from __future__ import annotations
@@ -49,9 +49,9 @@ def trainer_of(graph: KnowledgeGraph, links: Links, settings: Pretraining) -> Pr
 
 
 def pykeen_steps(graph: KnowledgeGraph, links: Links) -> dict[str, Callable[[], float]]:
-    """Functions that time a step of PyKEEN's; none where it is not installed.
+    """Functions that time a step of PyKEEN; none if it is not installed.
 
-    Its loop over distinct questions, once with the loss nearest to ours and once as it comes.
+    Its loop over distinct questions, with the loss closest to ours and with its default loss.
     """
     try:
         from pykeen.models import ComplEx
@@ -76,7 +76,7 @@ def pykeen_steps(graph: KnowledgeGraph, links: Links) -> dict[str, Callable[[], 
         train = partial(loop.train, factory, num_epochs=1, batch_size=SETTINGS.batch)
         return lambda: seconds_of(partial(train, use_tqdm=False)) / STEPS_A_ROUND
 
-    return {"PyKEEN, cross-entropy": timed(loss="crossentropy"), "PyKEEN, its own loss": timed()}
+    return {"PyKEEN, cross-entropy": timed(loss="crossentropy"), "PyKEEN, default loss": timed()}
 
 
 def compare(folder: Path) -> None:
@@ -106,16 +106,16 @@ def compare(folder: Path) -> None:
     print(f"{folder.name}: {links.facts:,} facts in {len(links):,} questions, rank {SETTINGS.rank}")
     grouped = epochs["one row per question"]
     for name, seconds in epochs.items():
-        print(f"{name:22} {seconds:7.1f} s an epoch   {seconds / grouped:5.2f} ×")
+        print(f"{name:22} {seconds:7.1f} s per epoch   {seconds / grouped:5.2f} ×")
     needed = 3 * 2 * len(links) * 2 * SETTINGS.rank * len(graph.entities)
     peak = statistics.median(peaks)
     reached = needed / grouped
-    print(f"matrix products at best {peak / 1e9:.0f} GFLOP/s; in training {reached / 1e9:.0f}")
+    print(f"matrix product peak {peak / 1e9:.0f} GFLOP/s; in training {reached / 1e9:.0f}")
     print(f"fraction of peak        {reached / peak:.0%}")
 
 
 def memory_of(folder: Path) -> None:
-    """Steps, a saved state and ranks at rank 1,000, in this process alone."""
+    """Steps, a saved state and ranking at rank 1,000, in this process."""
     settings = read_pretraining({"rank": 1000, "batch": 1000, "device": "cpu"})
     graph = open_graph(folder)
     trainer = trainer_of(graph, links_of(graph, "train"), settings)
@@ -126,7 +126,7 @@ def memory_of(folder: Path) -> None:
     link_ranks(trainer.predictor, asked, known_answers(graph, asked))
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
     epoch = statistics.median(seconds) * trainer.steps_per_epoch
-    print(f"{folder.name}: rank 1000, {peak:.2f} GiB at most, {epoch / 60:.0f} min an epoch")
+    print(f"{folder.name}: rank 1000, {peak:.2f} GiB peak, {epoch / 60:.0f} min per epoch")
 
 
 def main() -> None:

@@ -1,10 +1,10 @@
-"""Training and answering: fractions of the machine's peak, and a whole benchmark's evaluation.
+"""Training and inference: fractions of the machine's peak, and the evaluation of a benchmark.
 
     python benchmarks/reasoning.py [NELL995]
 
-First what `clmpt bench` prints, on made-up queries. Then, where the benchmark's folder is there
-(it defaults to the one beside the checkout), all its official test queries are answered and ranked
-by a model of rank 200, in a process of its own; its weights are random, which costs the same.
+First what `clmpt bench` prints, on random queries. Then, if the benchmark's folder exists (by
+default the one next to the checkout), a model of rank 200 answers and ranks all its official test
+queries, in a process of its own; its weights are random, which costs the same.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def evaluate_all(folder: Path) -> None:
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
     print(
         f"{folder.name}: {queries:,} queries, {answers:,} hard answers in {seconds:.0f} s "
-        f"({queries / spent:.0f} queries a processor second), {memory:.2f} GB at most"
+        f"({queries / spent:.0f} queries per processor second), {memory:.2f} GB peak"
     )
 
 

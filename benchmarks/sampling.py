@@ -1,4 +1,4 @@
-"""The BetaE-sized training set of FB15k-237: time and memory of `clmpt sample`.
+"""Time and memory of `clmpt sample` for a training set of FB15k-237 as large as BetaE's.
 
 python benchmarks/sampling.py [FOLDER]
 """
@@ -24,7 +24,7 @@ SHAPES = [
 
 
 def resident(process: int) -> int:
-    """Bytes in memory of a process and all it has started; pages they share count each time."""
+    """Resident bytes of a process and its children; shared pages count for each."""
     try:
         pages = int(Path(f"/proc/{process}/statm").read_text().split()[1])
         children = Path(f"/proc/{process}/task/{process}/children").read_text().split()

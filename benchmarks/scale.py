@@ -2,8 +2,8 @@
 
     python benchmarks/scale.py [TRIPLES [ENTITIES]]
 
-Makes a TSV of random triples between skewed entities (default: 10,000,000 triples, 1,000,000
-entities, 200 relations), imports it by the command, and asks it 2p questions.
+Writes a TSV of random triples with skewed degrees (default: 10,000,000 triples, 1,000,000 entities,
+200 relations), imports it with `clmpt import`, and asks 2p questions.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def write_triples(path: Path, triples: int, entities: int) -> None:
     with path.open("w") as file:
         for first in range(0, triples, 500_000):
             count = min(500_000, triples - first)
-            # Every entity occurs; beyond that, few entities have many edges.
+            # Every entity occurs at least once; few have many edges.
             heads = (rng.random(count) ** 2 * entities).astype(int)
             tails = (rng.random(count) ** 3 * entities).astype(int)
             every = np.arange(first, first + count)

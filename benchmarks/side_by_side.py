@@ -1,11 +1,11 @@
-"""What runs cost beside each other: N at once against one alone, in processor time.
+"""The processor time of N runs at once, compared with one alone.
 
     python benchmarks/side_by_side.py [N]
 
 Pre-trains ComplEx of rank 64 on the bundled world, as `clmpt fit` does, first alone and then N
-times at once (4 by default), each in a process of its own through `clmpt`. With threads that wait
-passively and no more of them than a step is worth, N runs take about N times the processor time of
-one. For comparison the same with a thread per processor that spins while it waits.
+times at once (4 by default), each in its own `clmpt` process. With threads that sleep while they
+wait, and no more of them than a step is worth, N runs take about N times the processor time of one.
+For comparison, the same with one thread per processor that spins while it waits.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ OPTIONS = "--rank 64 --epochs 20 --batch 256 --patience 99 --device cpu"
 
 
 def run(count: int, folder: Path, environment: dict[str, str], fixed: bool) -> tuple[float, float]:
-    """Processor and wall seconds of so many runs at once."""
+    """Processor and wall seconds of `count` runs at once."""
     script = "import sys; from clmpt.cli.main import main; sys.exit(main(sys.argv[1:]))"
-    if fixed:  # every processor a thread, whatever the work is worth
+    if fixed:  # one thread per processor, whatever the work
         script = (
             "import clmpt.training.loop as loop; loop.threads_for = lambda _products: 10**6; "
         ) + script

@@ -1,8 +1,8 @@
-"""Exact answering against pyoxigraph and DuckDB, on one graph, in one run.
+"""Exact answering compared with pyoxigraph and DuckDB, on one graph, in one run.
 
     python benchmarks/solving.py [FOLDER]
 
-FOLDER is a graph (default: the FB15k-237 folder beside the checkout). Each figure is the best of
+FOLDER is a graph (default: the FB15k-237 folder next to the checkout). Each figure is the best of
 three; pyoxigraph answers a sample of the queries one by one, scaled to all of them.
 """
 
@@ -54,7 +54,7 @@ def best_of(times: int, run: Callable[[], object]) -> float:
 
 
 def questions(group: QueryGroup, graph: KnowledgeGraph) -> list[Query]:
-    """The first queries of a group, made anew, so that nothing about them is known yet."""
+    """The first queries of a group as new objects, so that nothing about them is cached."""
     return [
         instantiate(group.template, group.entities[n], group.relations[n], len(graph.relations))
         for n in range(ASKED_ONE_BY_ONE)
@@ -108,7 +108,7 @@ def main() -> None:
     folder = Path(sys.argv[1]) if len(sys.argv) > 1 else DEFAULT
     graph = open_graph(folder).view("train")
     store = pyoxigraph_store(graph)
-    print(f"{folder.name}: {graph.index.triples:,} triples; {QUERIES:,} queries of a shape")
+    print(f"{folder.name}: {graph.index.triples:,} triples; {QUERIES:,} queries per shape")
     print("shape  at once s  one by one ms  pyoxigraph s   × faster  DuckDB s  × DuckDB's time")
     for name, sql in SQL.items():
         template = shape(name)

@@ -110,12 +110,12 @@ def a_web_page(path: Path) -> None:
 @pytest.mark.parametrize(
     ("make", "why"),
     [
-        (bomb, "would be too large"),
-        (liar, "not a whole zip archive"),
+        (bomb, "is too large"),
+        (liar, "not a complete zip archive"),
         (twice, "twice"),
         (without, "has no folder NELL-betae"),
-        (cut_short, "not a whole zip archive"),
-        (a_web_page, "not a whole zip archive"),
+        (cut_short, "not a complete zip archive"),
+        (a_web_page, "not a complete zip archive"),
     ],
 )
 def test_bad_archives_are_rejected(
@@ -164,7 +164,7 @@ def test_another_graph_is_not_mistaken_for_the_benchmark(
     assert "is not the published NELL-betae: entities 40 instead of 63,361" in said
     assert not (tmp_path / "out").exists()
     others = Benchmark(small.folder, small.entities, small.relations, small.facts, 1)
-    with pytest.raises(DataError, match="as many facts as there should be, but others"):
+    with pytest.raises(DataError, match="the right number of facts, but different ones"):
         get(others, home, tmp_path / "out")
 
 

@@ -262,14 +262,12 @@ def test_the_official_pni_answers_do_not_mean_some_not(nell: Nell) -> None:
     assert verify_group(few, graph, "test").easy < 100
 
 
-@pytest.mark.parametrize(
-    ("queries", "graph"), [("FB15k-237-q2b", "FB15k-237-betae"), ("NELL-q2b", "NELL-betae")]
-)
-def test_we_reproduce_all_query2box_answers(benchmarks: Path, queries: str, graph: str) -> None:
-    triples = open_graph(benchmarks / graph)
-    groups = read_queries(benchmarks / queries, "valid")
-    assert len(groups) == 9
-    assert all(verify_group(group, triples, "valid").is_perfect for group in groups)
+def test_we_reproduce_all_query2box_answers(benchmarks: Path) -> None:
+    for name in ("FB15k-237", "NELL"):
+        graph = open_graph(benchmarks / f"{name}-betae")
+        groups = read_queries(benchmarks / f"{name}-q2b", "valid")
+        assert len(groups) == 9
+        assert all(verify_group(group, graph, "valid").is_perfect for group in groups)
 
 
 def test_the_missing_links_of_nell_are_as_published(nell: Nell) -> None:

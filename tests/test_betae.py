@@ -10,7 +10,7 @@ import pytest
 from clmpt.errors import ClmptError, QuerySyntaxError, UnsupportedQuery
 from clmpt.logic.betae import from_betae, structure_of, template_of, to_betae
 from clmpt.logic.parser import parse_formula
-from clmpt.logic.shapes import EPFO, NEGATION, SHAPES, name_of_structure, shape
+from clmpt.logic.shapes import EPFO, NEGATION, SHAPES, name_of, shape
 
 STRUCTURES: dict[str, Any] = {
     "1p": ("e", ("r",)),
@@ -41,7 +41,7 @@ def numbered(structure: Any, numbers: Any) -> Any:
 @pytest.mark.parametrize("name", STRUCTURES)
 def test_each_shape_matches_its_structure(name: str) -> None:
     assert template_of(STRUCTURES[name]) == shape(name)
-    assert name_of_structure(STRUCTURES[name]) == name
+    assert name_of(template_of(STRUCTURES[name])) == name
 
 
 @pytest.mark.parametrize("name", STRUCTURES)

@@ -71,7 +71,7 @@ def test_the_page_says_what_the_reports_say(run: Path) -> None:
 def test_the_page_says_when_published_rows_are_for_other_queries(run: Path) -> None:
     ours = entries_in(run)
     assert not any(entry.is_official for entry in ours)  # ip and pi are sampled
-    told = "They were measured by the official queries"
+    told = "They were measured on the official queries"
     assert told in compare(ours).markdown()
     assert told not in compare([replace(entry, is_official=True) for entry in ours]).markdown()
 
@@ -81,7 +81,7 @@ def test_what_all_stages_share_is_said_once(run: Path) -> None:
     _, made_with = page.split("### Made with")
     for shared in ("Commit: ", "Versions: clmpt", "Machine: "):
         assert made_with.count(f"- {shared}") == 1
-    assert "| stage | begun |\n" in made_with
+    assert "| stage | started |\n" in made_with
 
 
 def test_a_shape_scored_by_convention_is_marked() -> None:
@@ -248,7 +248,7 @@ def test_a_lost_report_is_made_again_by_its_own_command_only(
     shutil.copytree(run, out)
     shutil.rmtree(next(out.glob("reports/clmpt-*")))
     assert main(arguments(home, out, *lmpnn)) == 0
-    assert "is missing. Run the command that made it again" in capsys.readouterr().err
+    assert "is missing. Run the same command again" in capsys.readouterr().err
     assert main(arguments(home, out)) == 0
     assert figures(out) == figures(run)
 
@@ -276,7 +276,7 @@ def test_another_graph_than_the_recipes_is_told_of(
     home: Path, run: Path, tmp_path: Path, capsys: Captured
 ) -> None:
     assert main(arguments(home, tmp_path / "new", "--plan")) == 0
-    told = "The recipe is for NELL995, and this graph is another: entities 40 instead of 63,361"
+    told = "The recipe is for NELL995, but this graph differs: entities 40 instead of 63,361"
     assert told in capsys.readouterr().err
     assert main(["report", str(run)]) == 0
     assert "They are for NELL995 as published" in capsys.readouterr().err

@@ -17,7 +17,7 @@ from clmpt.storage.files import read_toml
     ("given", "reason"),
     [
         ({"rnak": 5}, "Did you mean 'rank'"),
-        ({"colour": 5}, "There are: model, rank"),
+        ({"colour": 5}, "Available: model, rank"),
         ({"model": "conve"}, "complex, distmult, transe, rotate"),
         ({"rank": 0}, "'rank' must be at least 1, not 0"),
         ({"rank": 2.5}, "'rank' must be of type int"),

@@ -39,7 +39,7 @@ def test_ties_count_half() -> None:
 
 
 def test_scores_that_are_no_numbers_are_refused() -> None:
-    with pytest.raises(DataError, match="not numbers"):
+    with pytest.raises(DataError, match="not finite"):
         filtered_ranks(torch.full((1, 3), torch.nan), sets([0]), sets([0]))
 
 

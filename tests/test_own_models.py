@@ -175,7 +175,7 @@ def test_a_class_is_registered_under_a_name() -> None:
     ("name", "why"),
     [
         ("clmtp", "Did you mean 'clmpt'"),
-        ("zzz", "There are: clmpt, lmpnn"),
+        ("zzz", "Available: clmpt, lmpnn"),
         ("no_such_module:Model", "cannot be imported: No module named 'no_such_module'"),
         ("own_models:Nothing", "cannot be imported"),
         ("own_models:BoxSettings", "must be a class that extends ReasonerModel"),

@@ -208,7 +208,7 @@ def test_a_stored_reasoner_refuses_another_graph_and_damage(tmp_path: Path) -> N
     ):
         assert old in about
         (tmp_path / "run" / "reasoner.json").write_text(about.replace(old, new))
-        with pytest.raises(DataError, match="does not hold what it should"):
+        with pytest.raises(DataError, match="does not have the expected content"):
             open_reasoner(tmp_path / "run", valid_graph())
     (tmp_path / "run" / "reasoner.json").write_text(about)
     weights = (tmp_path / "run" / "weights.safetensors").read_bytes()

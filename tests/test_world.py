@@ -368,13 +368,10 @@ def assemble(out: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, check=False, cwd=out.parent, capture_output=True, text=True)
 
 
-def test_the_pinned_packages_reproduce_the_file(tmp_path: Path) -> None:
+def test_the_pinned_packages_reproduce_the_file_and_overwrite_nothing(tmp_path: Path) -> None:
     made = tmp_path / "world.tsv"
     assert assemble(made).stderr == f"Wrote {made}.\n"
     assert made.read_bytes() == FACTS.read_bytes()
-
-
-def test_assembling_never_overwrites(tmp_path: Path) -> None:
     kept = tmp_path / "mine.tsv"
     kept.write_text("mine", encoding="utf-8")
     assert "exists. Remove it first" in assemble(kept).stderr

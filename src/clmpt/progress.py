@@ -1,4 +1,4 @@
-"""How far long work has come."""
+"""Progress of long-running work."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 
 @dataclass(frozen=True)
 class Progress:
-    """A stage of work, how much of it is done, and a line about it.
+    """A stage, how much of it is done, and a detail to show.
 
-    `total` is None where nobody knows it in advance.
+    `total` is None if it is not known in advance.
     """
 
     stage: str
@@ -23,11 +23,11 @@ ReportProgress = Callable[[Progress], None]
 
 
 def silent(_progress: Progress) -> None:
-    """For callers who do not watch."""
+    """Ignores progress."""
 
 
 def part_of(whole: ReportProgress, stage: str, before: int, total: int | None) -> ReportProgress:
-    """Reports a part's progress as that of the whole, of which `before` was done already.
+    """Reports a part's progress as that of the whole, `before` of which is already done.
 
     >>> seen = []
     >>> part_of(seen.append, "sampling", 10, 30)(Progress("2p", 5))

@@ -1,6 +1,6 @@
 """Models by name, path or entry point.
 
-A class is imported when it is first asked for, so listing names costs nothing.
+A class is imported on first use, so listing names costs nothing.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ Kind = TypeVar("Kind")
 
 
 class Registry(Generic[Kind]):
-    """Classes of one kind. `group` is the entry-point group that packages add theirs to.
+    """Classes of one kind. `group` is the entry-point group for other packages.
 
-    `base` is the class that every one of them extends, as a dotted path.
+    `base` is the dotted path of the class that all of them extend.
     """
 
     def __init__(self, what: str, group: str, base: str, own: Mapping[str, str]) -> None:
@@ -31,20 +31,20 @@ class Registry(Generic[Kind]):
         self.registered: dict[str, type[Kind]] = {}
 
     def register(self, name: str, kind: type[Kind]) -> None:
-        """Makes a class known by a name for as long as this process runs."""
+        """Registers a class under a name, for this process only."""
         if name in self.names():
-            raise SettingError(f"There is a {self.what} '{name}' already. Choose another name.")
+            raise SettingError(f"The {self.what} '{name}' already exists. Choose another name.")
         self.registered[name] = self._checked(name, kind)
 
     def names(self) -> list[str]:
-        """All names that need no dotted path."""
+        """All registered names."""
         return [*self.own, *self.registered, *(point.name for point in self._points())]
 
     def find(self, name: str) -> type[Kind]:
-        """The class of a name or a dotted path such as `package.module:Class`.
+        """The class for a name or a dotted path such as `package.module:Class`.
 
-        A dotted path imports its module: pass only those that the user chose, never one from a
-        file of unknown origin.
+        A dotted path imports its module: pass only what the user chose, never a path from an
+        untrusted file.
         """
         if name in self.registered:
             return self.registered[name]
@@ -64,14 +64,14 @@ class Registry(Generic[Kind]):
             ) from None
 
     def name_of(self, kind: type[Any]) -> str:
-        """The name by which `find` finds a class: its dotted path where it has no shorter one."""
+        """The name that `find` resolves to this class: a registered name, or its dotted path."""
         path = f"{kind.__module__}:{kind.__qualname__}"
         known = {own: name for name, own in self.own.items()}
         known |= {point.value: point.name for point in self._points()}
         return next((n for n, k in self.registered.items() if k is kind), known.get(path, path))
 
     def is_known(self, name: str) -> bool:
-        """Whether a name stands for a class that is part of this installation."""
+        """Whether a name belongs to a class of this installation."""
         return name in self.names()
 
     def _points(self) -> list[Any]:
@@ -87,7 +87,7 @@ class Registry(Generic[Kind]):
 
     def _unknown(self, name: str) -> SettingError:
         near = get_close_matches(name, self.names(), 1)
-        hint = f"Did you mean '{near[0]}'?" if near else f"There are: {', '.join(self.names())}."
+        hint = f"Did you mean '{near[0]}'?" if near else f"Available: {', '.join(self.names())}."
         return SettingError(
             f"There is no {self.what} '{name}'. {hint} A class of your own is named by its path, "
             "package.module:Class."

@@ -1,8 +1,8 @@
 """Settings: frozen, typed, closed tables.
 
 They come from TOML, Python and the command line, and are kept in run folders. An unknown key or a
-value of the wrong type is refused with what would be right. A model declares a table of its own by
-extending `Settings`; the tables here are those that all models share.
+value of the wrong type is rejected with a hint. A model declares its own table by extending
+`Settings`; the tables here are shared by all models.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def setting(
     above: float | None = None,
     below: float | None = None,
 ) -> _Value:
-    """A field with a default, a line for the help, and the range of its numbers."""
+    """A field with a default, a help line and the allowed range."""
     limits = {"least": least, "above": above, "below": below}
     made: _Value = field(default=default, metadata={"help": summary, **limits})
     return made
@@ -36,7 +36,7 @@ def setting(
 
 @dataclass(frozen=True)
 class Settings:
-    """A table whose values are checked when it is made: their types, and the ranges of numbers."""
+    """A table of settings; types and ranges are checked on construction."""
 
     def __post_init__(self) -> None:
         hints = get_type_hints(type(self))
@@ -72,7 +72,7 @@ def _check_range(name: str, value: float, limits: Mapping[str, Any]) -> None:
 
 
 def read_table(kind: type[_Table], given: Mapping[str, Any]) -> _Table:
-    """A table with what is given in place of its defaults; unknown names are refused.
+    """A table with the given values in place of its defaults; rejects unknown names.
 
     >>> read_table(Training, {"batch": 64}).batch
     64
@@ -87,30 +87,30 @@ def read_table(kind: type[_Table], given: Mapping[str, Any]) -> _Table:
 
 
 def check_known(name: str, known: Sequence[str]) -> None:
-    """Refuses the name of a setting that there is not, with one that is near."""
+    """Rejects the name of an unknown setting and suggests a similar one."""
     if name not in known:
         near = get_close_matches(name, known, 1)
-        hint = f"Did you mean '{near[0]}'?" if near else f"There are: {', '.join(known)}."
+        hint = f"Did you mean '{near[0]}'?" if near else f"Available: {', '.join(known)}."
         raise SettingError(f"There is no setting '{name}'. {hint}")
 
 
 @dataclass(frozen=True)
 class Pretraining(Settings):
-    """How a link predictor is trained. A predictor's class says where its defaults differ."""
+    """How a link predictor is trained. A predictor's class may override the defaults."""
 
     model: str = setting("complex", "scoring function: complex, distmult, transe, rotate")
-    rank: int = setting(200, "numbers per entity, complex ones for complex and rotate", least=1)
-    epochs: int = setting(30, "passes over the facts at most", least=1)
-    batch: int = setting(1000, "distinct (entity, relation) questions per step", least=1)
+    rank: int = setting(200, "numbers per entity; complex numbers for complex and rotate", least=1)
+    epochs: int = setting(30, "maximum passes over the facts", least=1)
+    batch: int = setting(1000, "distinct (entity, relation) pairs per step", least=1)
     learning_rate: float = setting(0.1, "of Adagrad (complex, distmult) or Adam", above=0)
     decay: Literal["none", "linear"] = setting("none", "of the learning rate, over all epochs")
     initial_scale: float = setting(1e-3, "scale of the initial embeddings", above=0)
     regularisation: float = setting(0.05, "weight of N3 (complex, distmult)", least=0)
     negatives: int = setting(256, "negative samples per step (transe, rotate)", least=1)
-    margin: float = setting(9.0, "of the distance (transe, rotate)", least=0)
-    temperature: float = setting(1.0, "of self-adversarial weights (transe, rotate)", least=0)
+    margin: float = setting(9.0, "margin γ (transe, rotate)", least=0)
+    temperature: float = setting(1.0, "of self-adversarial sampling (transe, rotate)", least=0)
     averaging: float = setting(
-        0.99, "decay of the embeddings' moving average; 0: no average", least=0, below=1
+        0.99, "decay of the moving average of the embeddings; 0: no average", least=0, below=1
     )
     validate_every: int = setting(1, "epochs between validations", least=1)
     patience: int = setting(5, "validations without improvement before stopping", least=1)
@@ -122,24 +122,24 @@ class Pretraining(Settings):
 
 @dataclass(frozen=True)
 class Training(Settings):
-    """How a reasoner is trained. Its own table says what it is like, and what its loss needs."""
+    """How a reasoner is trained. Its architecture and loss have a table of their own."""
 
-    epochs: int = setting(10, "passes over the queries at most", least=1)
-    steps: int = setting(0, "stop after this many steps; 0: after the epochs", least=0)
+    epochs: int = setting(10, "maximum passes over the queries", least=1)
+    steps: int = setting(0, "stop after this many steps; 0: no limit but the epochs", least=0)
     batch: int = setting(512, "queries per step", least=1)
-    mixing: Literal["all", "shape"] = setting("all", "batches of all shapes together, or of one")
+    mixing: Literal["all", "shape"] = setting("all", "batches of all shapes, or of one shape each")
     learning_rate: float = setting(1e-4, "of AdamW", above=0)
-    warm_up: int = setting(0, "steps over which the learning rate rises from 0", least=0)
+    warm_up: int = setting(0, "steps of linear learning-rate warm-up", least=0)
     decay: Literal["none", "step", "cosine"] = setting("none", "of the learning rate")
-    decay_epoch: int = setting(50, "after which the rate is divided by ten (step)", least=1)
+    decay_epoch: int = setting(50, "divide the rate by ten after this epoch (step)", least=1)
     weight_decay: float = setting(1e-4, "of AdamW", least=0)
-    clip: float = setting(0.0, "longest gradient; 0: any length", least=0)
+    clip: float = setting(0.0, "maximum gradient norm; 0: no clipping", least=0)
     negatives: Literal["query", "batch", "all"] = setting(
-        "query", "drawn for each query or once per batch; or all entities"
+        "query", "sampled per query or per batch, or all entities"
     )
-    negative_count: int = setting(128, "K, the number of negatives", least=1)
+    negative_count: int = setting(128, "number of negatives, K", least=1)
     validate_every: int = setting(0, "steps between validations; 0: one epoch", least=0)
-    validation_queries: int = setting(100, "per shape", least=1)
+    validation_queries: int = setting(100, "validation queries per shape", least=1)
     patience: int = setting(5, "validations without improvement before stopping", least=1)
     seed: int = setting(0, "same seed, same numbers", least=0)
     device: str = setting("auto", "cpu, cuda, …; auto takes an accelerator if there is one")
@@ -148,7 +148,7 @@ class Training(Settings):
 
 @dataclass(frozen=True)
 class Reasoning:
-    """Which reasoner, by name or dotted path, and its own table."""
+    """A reasoner, by name or dotted path, and its table of settings."""
 
     reasoner: str
     settings: Settings
@@ -162,7 +162,7 @@ class Reasoning:
 
 
 def without_device(settings: Pretraining | Training) -> dict[str, Any]:
-    """The settings that a result depends on: a run may resume on another device."""
+    """The settings that the result depends on. A run may resume on another device."""
     found = asdict(settings)
     found.pop("device")
     return found

@@ -227,7 +227,7 @@ def test_what_is_lost_is_made_again_or_named(
     (broken / "reasoner" / "weights.safetensors").write_bytes(b"cut")
     assert "Remove that folder and run the same command" in refused(capsys, *command)
     shutil.rmtree(broken / "reasoner")
-    assert "Run what made it again" in refused(capsys, "ask", str(broken), "?y : r0(e0, ?y)")
+    assert "Run the command again" in refused(capsys, "ask", str(broken), "?y : r0(e0, ?y)")
     assert main(command) == 0
     assert files_of(broken) == before
     (broken / "report" / "report.json").write_text('{"mean": 1, "shapes": [{}]}')
@@ -240,7 +240,7 @@ def test_a_model_that_is_not_finished_is_not_asked(
     shutil.copytree(fitted / "model", tmp_path / "half")
     (tmp_path / "half" / "finished.json").unlink()
     said = refused(capsys, "ask", str(tmp_path / "half"), "?y : r0(e0, ?y)")
-    assert "is not finished. Run the command that began it again" in said
+    assert "is not finished. Run the same command again to resume it" in said
 
 
 def test_options_may_stand_before_the_question(fitted: Path, capsys: Captured) -> None:
@@ -248,7 +248,7 @@ def test_options_may_stand_before_the_question(fitted: Path, capsys: Captured) -
     assert len(capsys.readouterr().out.splitlines()) == 3
     with pytest.raises(SystemExit):
         main(["ask", str(fitted / "model"), "?y : r0(e0, ?y)", "--csv", "--json"])
-    assert "exclude each other" in capsys.readouterr().err
+    assert "cannot be used together" in capsys.readouterr().err
 
 
 def test_a_fit_that_breaks_in_the_middle_lets_go(fitted: Path, tmp_path: Path) -> None:

@@ -83,12 +83,12 @@ WRONG = {
     ),
     "an unknown option": (
         "fit films.tsv --hidden 0.2",
-        "There is no place for '--hidden' here. Did you mean '--hide'? See 'clmpt fit --help'.",
+        "Unexpected argument '--hidden'. Did you mean '--hide'? See 'clmpt fit --help'.",
     ),
     "a file instead of a model": (
         "ask films.tsv '?x : won(?x, ?y)'",
-        "'films.tsv' is a file, not a model. Make a model of it, 'clmpt fit films.tsv', or ask for "
-        "exact answers: 'clmpt solve'.",
+        "'films.tsv' is a file, not a model. Train one on it with 'clmpt fit films.tsv', or "
+        "get exact answers with 'clmpt solve'.",
     ),
     "heads that do not divide the width": (
         "fit films.tsv --out new --recipe odd.toml",

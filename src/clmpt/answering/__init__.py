@@ -1,4 +1,4 @@
-"""What a user gets: questions in, answers out.
+"""Answering with a trained model: questions in, answers out.
 
-Knows folders that hold models. Does not train anything, and prints nothing.
+Knows the layout of model folders. Trains nothing and prints nothing.
 """

@@ -29,19 +29,19 @@ from clmpt.reasoners.reasoner_folder import (
 from clmpt.storage.files import new_folder
 from clmpt.symbolic.solver import solve
 
-_ANSWERS = 10  # that are given unless somebody says how many
+_ANSWERS = 10  # by default
 
 # known: follows from the facts that the model was trained on.
-# hidden: follows from the graph's facts, but only with such as were kept from training.
+# hidden: follows from the graph's facts, but only with facts held out from training.
 # predicted: does not follow from the graph's facts.
 Status = Literal["known", "hidden", "predicted"]
 
 
 @dataclass(frozen=True)
 class Answer:
-    """An entity, how well it fits, and what the graph's facts say of it.
+    """An entity, its score, and its status according to the graph's facts.
 
-    Scores order the answers of one query; between queries they mean nothing.
+    Scores rank the answers of one query; they are not comparable across queries.
     """
 
     entity: int
@@ -52,17 +52,17 @@ class Answer:
 
     @property
     def known(self) -> bool:
-        """Whether the graph's facts, all of them, say so."""
+        """Whether it follows from the graph's facts, including held-out ones."""
         return self.status != "predicted"
 
 
 @dataclass(frozen=True)
 class Answers:
-    """The best answers, best first. `notes` tell where the model scores less than was asked."""
+    """The best answers, best first. `notes` say where the scores only approximate the query."""
 
     query: Query
     answers: tuple[Answer, ...]
-    known: int  # how many answers the graph's facts give, shown or not
+    known: int  # number of answers that follow from the graph's facts, shown or not
     notes: tuple[str, ...]
 
     def __iter__(self) -> Iterator[Answer]:
@@ -77,7 +77,7 @@ class Answers:
 
 
 class Answerer:
-    """A model and its graph in memory, to be asked in the graph's own names."""
+    """A model and its graph in memory; questions use the graph's names."""
 
     def __init__(
         self, reasoner: Reasoner, graph: KnowledgeGraph, stored: StoredReasoner | None = None
@@ -93,11 +93,11 @@ class Answerer:
         device: str = "auto",
         trust: Collection[str] = (),
     ) -> Answerer:
-        """A folder made by `fit` or `save`; or by training, a reasoner's or a predictor's, which
-        answers by beam search.
+        """Opens a folder made by `fit` or `save`, or a checkpoint of a reasoner or a predictor; a
+        predictor answers by beam search.
 
-        The graph is opened from where it was in training, unless said otherwise. Classes outside
-        this installation are imported only if `trust` names them.
+        A checkpoint's graph is where it was in training, unless given. Classes outside this
+        installation are imported only if `trust` names them.
         """
         known, weights = open_graph(graph or graph_of(folder)), weights_in(folder)
         if not is_reasoner(weights):
@@ -106,7 +106,7 @@ class Answerer:
         return cls(stored.model.reasoner(), known, stored)
 
     def save(self, folder: str | Path) -> None:
-        """A new folder with the model and its graph, all that is needed to ask it elsewhere."""
+        """Saves the model and its graph to a new folder, which can be moved elsewhere."""
         if self.stored is None:
             raise DataError("Only a trained reasoner can be saved with its graph.")
         with new_folder(Path(folder)) as scratch:
@@ -116,15 +116,15 @@ class Answerer:
             replace_reasoner(scratch / REASONER, self.stored.model, self.stored.about)
 
     def ask(self, question: str | Query, limit: int | None = None) -> Answers:
-        """The best of all entities: `limit` of them, or as many as the question's own LIMIT says,
-        or ten. Negated parts speak of what the model believes."""
+        """The `limit` best entities; by default the question's own LIMIT, or ten. Negation applies
+        to what the model predicts, not only to known facts."""
         query = parse(question) if isinstance(question, str) else question
         chosen = (limit, query.limit, _ANSWERS)
         most = next(one for one in chosen if one is not None)
         bound = self.graph.bind(query)
         (scores_E,) = self.reasoner.score([QueryGroup.single(bound)])
         if not bool(scores_E.isfinite().all()):
-            raise DataError("The model gives scores that are not numbers. Its training went wrong.")
+            raise DataError("The model's scores are not finite. Its training failed.")
         known, seen = solve(bound, self.graph), solve(bound, self.trained_on)
         best = torch.topk(scores_E, max(0, min(most, len(scores_E))))
         found = [
@@ -141,5 +141,5 @@ class Answerer:
 
 
 def load(folder: str | Path, device: str = "auto", trust: Collection[str] = ()) -> Answerer:
-    """A model that `fit` or `Answerer.save` left in a folder, ready to be asked."""
+    """A model from a folder made by `fit` or `Answerer.save`, ready for questions."""
     return Answerer.open(folder, device=device, trust=trust)

@@ -1,4 +1,4 @@
-"""Where in a folder a model and its graph are, whatever made it."""
+"""Finds the model and the graph in any folder made by training or fitting."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def reasoner_in(
     device: torch.device,
     trust: Collection[str] = (),
 ) -> Reasoner:
-    """What a folder of weights holds, ready to score; refuses a graph with other names.
+    """The reasoner of a checkpoint folder; rejects a graph with different names.
 
     A predictor alone answers by beam search.
     """
@@ -38,27 +38,27 @@ def reasoner_in(
 
 
 def weights_in(folder: str | Path) -> Path:
-    """Where in a folder the weights are: in itself, or in a part of a fitted model's."""
+    """The checkpoint in a folder: the folder itself, or a subfolder of a fitted model."""
     folder = Path(folder)
     if not (folder / GRAPH).is_dir():
         return folder
     if is_begun(folder) and not is_finished(folder):
-        raise DataError(f"'{folder}' is not finished. Run the command that began it again.")
+        raise DataError(f"'{folder}' is not finished. Run the same command again to resume it.")
     if not is_reasoner(folder / REASONER):
-        raise DataError(f"'{folder}' is damaged: it has no model. Run what made it again.")
+        raise DataError(f"'{folder}' is damaged: it has no model. Run the command again.")
     return folder / REASONER
 
 
 def graph_of(folder: str | Path) -> str:
-    """Where the graph is: in a fitted model's folder, or where it was in training."""
+    """The graph's path: in a fitted model's folder, or where it was in training."""
     folder = Path(folder)
     if (folder / GRAPH).is_dir():
         return str(folder / GRAPH)
     if not (is_begun(folder) or is_predictor(folder) or is_reasoner(folder)):
         if folder.is_file():
             raise DataError(
-                f"'{folder}' is a file, not a model. Make a model of it, 'clmpt fit {folder}', or "
-                "ask for exact answers: 'clmpt solve'."
+                f"'{folder}' is a file, not a model. Train one on it with 'clmpt fit {folder}', or "
+                "get exact answers with 'clmpt solve'."
             )
         raise DataError(
             f"'{folder}' is not a model. Make one with 'clmpt fit', or with 'clmpt pretrain' "
@@ -66,5 +66,5 @@ def graph_of(folder: str | Path) -> str:
         )
     source = source_of(folder)
     if source is None or not Path(source).exists():
-        raise DataError(f"The graph of '{folder}' is not where it was. Use --graph FOLDER.")
+        raise DataError(f"The graph of '{folder}' has moved. Use --graph FOLDER.")
     return source

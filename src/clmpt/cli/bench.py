@@ -30,7 +30,7 @@ def bench(options: argparse.Namespace) -> None:
     found = []
     for name, arguments in runs:
         tell(f"Measuring {name} …")
-        # A process of its own: the most memory it held is then this run's.
+        # In a process of its own, so that the peak memory is that of this run.
         with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as alone:
             found.append({"run": name, **alone.submit(measure_speed, *arguments).result()})
     if options.json:

@@ -1,4 +1,4 @@
-"""From a command line to options. `run` names the function that does a command's work."""
+"""Parses the command line. The option `run` names the function that runs the command."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from clmpt import __version__
 from clmpt.cli.commands import COMMAND_GROUPS
 
 _DESCRIPTION = """\
-Ask knowledge graphs complex questions: and, or, not, some.
+Answer complex queries on incomplete knowledge graphs: and, or, not, exists.
 
-  clmpt demo                                        a world to ask
-  clmpt fit facts.tsv --out mine                    a model of your own facts
-  clmpt ask mine                                    a prompt to ask it at
-  clmpt solve facts.tsv '?x : wrote(Orwell, ?x)'    exact answers, without a model
+  clmpt demo                                        try it on a graph of the world
+  clmpt fit facts.tsv --out mine                    train a model on your own facts
+  clmpt ask mine                                    ask it questions
+  clmpt solve facts.tsv '?x : wrote(Orwell, ?x)'    exact answers, no model needed
 """
 
 
@@ -33,7 +33,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def parse_arguments(arguments: Sequence[str]) -> argparse.Namespace:
-    """What a command line says; help without any. Options may come before a question."""
+    """The parsed options; no arguments print the help. Options may come before a question."""
     parser = command_parser(_chosen_reasoner(arguments))
     if not arguments:
         parser.print_help()
@@ -44,7 +44,7 @@ def parse_arguments(arguments: Sequence[str]) -> argparse.Namespace:
     if rest:
         parser.exit(2, f"clmpt: {_unknown(rest[0], options)} See 'clmpt {arguments[0]} --help'.\n")
     if vars(options).get("csv") and options.json:
-        parser.exit(2, "clmpt: --json and --csv exclude each other.\n")
+        parser.exit(2, "clmpt: --json and --csv cannot be used together.\n")
     return options
 
 
@@ -52,11 +52,11 @@ def _unknown(word: str, options: argparse.Namespace) -> str:
     names = [f"--{name.replace('_', '-')}" for name in vars(options)]
     near = get_close_matches(word, names, 1)
     hint = f" Did you mean '{near[0]}'?" if near else ""
-    return f"There is no place for '{word}' here.{hint}"
+    return f"Unexpected argument '{word}'.{hint}"
 
 
 def command_parser(reasoner: str | None = None) -> argparse.ArgumentParser:
-    """All commands. With a reasoner, `train` has its settings as options, which loads its class."""
+    """All commands. With a reasoner, `train` takes its settings as options and loads its class."""
     parser = _Parser(
         "clmpt", description=_DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -81,7 +81,7 @@ def command_parser(reasoner: str | None = None) -> argparse.ArgumentParser:
 
 
 def _chosen_reasoner(arguments: Sequence[str]) -> str | None:
-    """The reasoner that `train` is to train; None for other commands, which need no model class."""
+    """The reasoner that `train` will train; None for other commands, which need no model class."""
     if not arguments or arguments[0] != "train":
         return None
     peek = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
@@ -90,7 +90,7 @@ def _chosen_reasoner(arguments: Sequence[str]) -> str | None:
     try:
         found, _ = peek.parse_known_args(arguments[1:])
     except argparse.ArgumentError:
-        return "clmpt"  # the real parser says what is wrong
+        return "clmpt"  # the real parser reports the error
     if found.reasoner or not found.recipe:
         return found.reasoner or "clmpt"
     from clmpt.experiments.recipes import chosen_reasoner, read_recipe

@@ -1,4 +1,4 @@
-"""The commands and their options, in the order of the help."""
+"""The commands and their options, in the order that the help lists them."""
 
 from __future__ import annotations
 
@@ -33,18 +33,18 @@ def _first_commands(command: _Adder, reasoner: str | None) -> None:  # noqa: ARG
         "clmpt demo",
     )
     demo.add_argument(
-        "--out", default="clmpt-world", metavar="FOLDER", help="where (default: clmpt-world)"
+        "--out", default="clmpt-world", metavar="FOLDER", help="(default: clmpt-world)"
     )
     add_device(demo)
 
     fit = command(
         "fit",
         "fit:fit_graph",
-        "make a model that can be asked, from a file in one go; run it again to resume",
+        "train a model on a file of facts in one go; run it again to resume",
         "clmpt fit facts.tsv --out mine",
     )
     add_sources(fit)
-    fit.add_argument("--out", metavar="FOLDER", help="where to keep it (default: NAME-model)")
+    fit.add_argument("--out", metavar="FOLDER", help="the model's folder (default: NAME-model)")
     fit.add_argument(
         "--plan", action="store_true", help="show what would be done, with an estimate"
     )
@@ -55,15 +55,15 @@ def _first_commands(command: _Adder, reasoner: str | None) -> None:  # noqa: ARG
     ask = command(
         "ask",
         "ask:ask",
-        "answer questions with a trained model: what is known and what is likely",
+        "answer questions with a trained model: known and predicted answers",
         "clmpt ask mine '?who : directed(Mizoguchi, ?film) & starred(?who, ?film)'",
     )
     ask.add_argument("folder", metavar="MODEL", help="made by fit, train or pretrain")
-    add_query(ask, "?", "; without one: a prompt, or one per line when piped")
+    add_query(ask, "?", "; without one: a prompt, or one per line if piped")
     add_csv(ask)
     ask.add_argument("--svg", metavar="FILE", help="also write a picture of the answers")
     ask.add_argument("--limit", type=count, metavar="N", help="how many answers (default: 10)")
-    ask.add_argument("--graph", metavar="FOLDER", help="if it is not where it was in training")
+    ask.add_argument("--graph", metavar="FOLDER", help="if the graph has moved since training")
     add_trust(ask)
     add_device(ask, "auto")
 
@@ -86,12 +86,14 @@ def _graph_commands(command: _Adder, reasoner: str | None) -> None:  # noqa: ARG
     )
     add_folder(write)
     add_splits(write)
-    write.add_argument("--out", required=True, metavar="FILE", help="ends in .tsv, .nt or with .gz")
+    write.add_argument(
+        "--out", required=True, metavar="FILE", help="ends in .tsv or .nt, or .gz after that"
+    )
 
     info = command(
         "info",
         "graphs:info",
-        "show what a graph holds: counts, its biggest relations, its degrees",
+        "summarise a graph: counts, largest relations, degrees",
         "clmpt info films",
     )
     add_folder(info)
@@ -102,7 +104,7 @@ def _asking_commands(command: _Adder, reasoner: str | None) -> None:  # noqa: AR
     solve = command(
         "solve",
         "solve:solve_query",
-        "answer a question exactly, from the edges that are there",
+        "answer a question exactly, from the graph's own edges",
         "clmpt solve films 'SELECT ?f { :Mizoguchi :directed ?f }' --limit 5",
     )
     add_folder(solve)
@@ -114,7 +116,7 @@ def _asking_commands(command: _Adder, reasoner: str | None) -> None:  # noqa: AR
     draw = command(
         "draw",
         "solve:draw",
-        "draw the graph of a question, or of a shape by its name",
+        "draw the query graph of a question or a named shape",
         "clmpt draw pni --svg pni.svg",
     )
     add_query(draw)
@@ -123,7 +125,7 @@ def _asking_commands(command: _Adder, reasoner: str | None) -> None:  # noqa: AR
     translate = command(
         "translate",
         "solve:translate",
-        "print a question in another language",
+        "translate a question to another query language",
         "clmpt translate '?x : wrote(Orwell, ?x)' --to sparql",
     )
     add_query(translate)
@@ -137,7 +139,7 @@ def _sampling_commands(command: _Adder, reasoner: str | None) -> None:  # noqa: 
     sample = command(
         "sample",
         "queries:sample_queries",
-        "make benchmark queries with all their answers",
+        "sample benchmark queries with all their answers",
         "clmpt sample films --shapes 2p '?y : $r($s, ?x) & $r(?x, ?y)' --count 100 --out q.queries",
     )
     add_folder(sample)
@@ -159,7 +161,7 @@ def _sampling_commands(command: _Adder, reasoner: str | None) -> None:  # noqa: 
         "--split", metavar="NAME", help="train, valid or test (default: the first split)"
     )
     sample.add_argument(
-        "--max-answers", type=count, metavar="N", help="most hard answers a query may have"
+        "--max-answers", type=count, metavar="N", help="at most N hard answers per query"
     )
     sample.add_argument("--workers", type=count, metavar="N", help="processes (default: all cores)")
 
@@ -168,15 +170,13 @@ def _stored_query_commands(command: _Adder, reasoner: str | None) -> None:  # no
     queries = command(
         "queries",
         "queries:queries",
-        "show what a file or folder of answered queries holds, or convert it",
+        "summarise a file or folder of answered queries, or convert it",
         "clmpt queries train.queries --graph films --out train.jsonl",
     )
     queries.add_argument(
         "source", metavar="SOURCE", help="a query file, .jsonl or benchmark folder"
     )
-    queries.add_argument(
-        "--graph", metavar="FOLDER", help="the graph that its ids or names belong to"
-    )
+    queries.add_argument("--graph", metavar="FOLDER", help="the graph with its ids or names")
     queries.add_argument("--split", default="test", metavar="NAME", help="of a benchmark folder")
     queries.add_argument("--out", metavar="FILE", help="ends in .jsonl for JSON lines")
 
@@ -189,7 +189,7 @@ def _stored_query_commands(command: _Adder, reasoner: str | None) -> None:  # no
         found.add_argument(
             "--split", metavar="NAME", help="valid or test (default: all with answers)"
         )
-        found.add_argument("--graph", metavar="FOLDER", help="where the triples are, if elsewhere")
+        found.add_argument("--graph", metavar="FOLDER", help="the graph, if it is elsewhere")
 
 
 def _predictor_commands(command: _Adder, reasoner: str | None) -> None:  # noqa: ARG001
@@ -200,31 +200,33 @@ def _predictor_commands(command: _Adder, reasoner: str | None) -> None:  # noqa:
         "clmpt pretrain films --out films-complex --rank 100 --epochs 50",
     )
     add_folder(train)
-    train.add_argument("--out", required=True, metavar="CHECKPOINT", help="where to keep it")
+    train.add_argument("--out", required=True, metavar="CHECKPOINT", help="folder to create")
     add_recipe(train)
     add_settings(train, Pretraining)
 
     convert = command(
         "convert",
         "pretrain:convert",
-        "make a checkpoint of a predictor trained elsewhere: CQD's .pt, or arrays",
+        "import a predictor trained elsewhere: a CQD .pt file, or arrays",
         "clmpt convert complex.pt --graph FB15k-237-betae --out fb-complex",
     )
-    convert.add_argument("source", metavar="SOURCE", help="CQD's file, or .npz or .safetensors")
-    convert.add_argument("--graph", required=True, metavar="FOLDER", help="whose names it has")
-    convert.add_argument("--out", required=True, metavar="CHECKPOINT", help="where to keep it")
+    convert.add_argument("source", metavar="SOURCE", help="a CQD .pt file, .npz or .safetensors")
     convert.add_argument(
-        "--model", metavar="NAME", help="of arrays, such as complex; CQD's always is"
+        "--graph", required=True, metavar="FOLDER", help="the graph it was trained on"
+    )
+    convert.add_argument("--out", required=True, metavar="CHECKPOINT", help="folder to create")
+    convert.add_argument(
+        "--model", metavar="NAME", help="scoring function of arrays; CQD's is always complex"
     )
     for what in ("entity", "relation"):
         convert.add_argument(
-            f"--{what}-names", metavar="FILE", help="a name per row (default: the graph's ids)"
+            f"--{what}-names", metavar="FILE", help="row names, one per line (default: graph order)"
         )
 
     picture = command(
         "curve",
         "pretrain:curve",
-        "show how training went, as a table or a picture; several runs in one",
+        "show training curves of one or more runs, as a table or a picture",
         "clmpt curve films-complex --svg curve.svg",
     )
     picture.add_argument("runs", nargs="+", metavar="RUN", help="made by pretrain or train")
@@ -235,28 +237,28 @@ def _reasoner_commands(command: _Adder, reasoner: str | None) -> None:
     train = command(
         "train",
         "train:train_reasoner",
-        "train a reasoner on a predictor; run it again to resume",
+        "train a reasoner on top of a link predictor; run it again to resume",
         "clmpt train films --predictor films-complex --queries train.queries --out films-clmpt",
     )
     add_folder(train)
     for name, metavar, summary in (
         ("queries", "SOURCE", "queries with answers, made by sample, or a benchmark folder"),
-        ("out", "CHECKPOINT", "where to keep it"),
+        ("out", "CHECKPOINT", "folder to create"),
     ):
         train.add_argument(f"--{name}", required=True, metavar=metavar, help=summary)
     train.add_argument(
-        "--predictor", metavar="CHECKPOINT", help="that it stands on, made by pretrain or convert"
+        "--predictor", metavar="CHECKPOINT", help="the link predictor, made by pretrain or convert"
     )
     train.add_argument("--valid", metavar="SOURCE", help="validation queries (default: sampled)")
     train.add_argument(
         "--reasoner",
         default=reasoner,
         metavar="NAME",
-        help="clmpt, lmpnn or package.module:Class, with options of its own (default: clmpt)",
+        help="clmpt, lmpnn or package.module:Class; each has its own options (default: clmpt)",
     )
     add_trust(train)
     add_recipe(train)
-    train.add_argument("--resume", action="store_true", help="refuse to start a new run")
+    train.add_argument("--resume", action="store_true", help="fail if there is no run to resume")
     if reasoner:
         add_settings(train, REASONERS.find(reasoner).Settings)
     add_settings(train, Training)
@@ -266,22 +268,24 @@ def _measuring_commands(command: _Adder, reasoner: str | None) -> None:  # noqa:
     measure = command(
         "evaluate",
         "evaluate:evaluate_model",
-        "measure a model: filtered MRR and Hits@k, of links or of queries by shape",
+        "evaluate a model: filtered MRR and Hits@k, on links or on queries by shape",
         "clmpt evaluate films-clmpt --queries test.queries --report films-report",
     )
     measure.add_argument(
         "checkpoint", metavar="CHECKPOINT", help="made by train, pretrain or convert; or 'exact'"
     )
-    measure.add_argument("--links", action="store_true", help="every fact, from both ends")
+    measure.add_argument("--links", action="store_true", help="link prediction, both directions")
     measure.add_argument(
         "--queries",
         metavar="SOURCE",
         help="a query file or folder; a predictor uses beam search",
     )
-    measure.add_argument("--shapes", nargs="+", metavar="SHAPE", help="only these")
+    measure.add_argument("--shapes", nargs="+", metavar="SHAPE", help="only these shapes")
     measure.add_argument("--report", metavar="FOLDER", help="write Markdown, JSON and a picture")
-    measure.add_argument("--graph", metavar="FOLDER", help="if it is not where it was in training")
-    measure.add_argument("--split", metavar="NAME", help="default: valid and test; queries: test")
+    measure.add_argument("--graph", metavar="FOLDER", help="if the graph has moved since training")
+    measure.add_argument(
+        "--split", metavar="NAME", help="(default: valid and test for --links, test for --queries)"
+    )
     add_trust(measure)
     add_device(measure, "auto")
 
@@ -294,7 +298,7 @@ def _measuring_commands(command: _Adder, reasoner: str | None) -> None:  # noqa:
     bench.add_argument("--reasoner", default="clmpt", metavar="NAME", help="(default: clmpt)")
     bench.add_argument("--sizes", nargs="+", choices=["S", "M"], default=["M", "S"])
     bench.add_argument(
-        "--steps", type=count, default=3, metavar="N", help="to take the median of (default: 3)"
+        "--steps", type=count, default=3, metavar="N", help="report the median of N (default: 3)"
     )
 
 
@@ -302,28 +306,30 @@ def _experiment_commands(command: _Adder, reasoner: str | None) -> None:  # noqa
     data = command(
         "data",
         "data:data",
-        "fetch a published benchmark, or take it from a file or folder, and check it",
+        "download a published benchmark, or copy it from an archive or folder, and check it",
         "clmpt data get nell995 --from KG_data.zip",
     )
     data.add_argument("action", choices=["get"], metavar="get")
     data.add_argument("benchmark", choices=["fb15k", "fb15k-237", "nell995"])
-    data.add_argument("--out", metavar="FOLDER", help="where to put it (default: its own name)")
+    data.add_argument("--out", metavar="FOLDER", help="folder to create (default: its name)")
     data.add_argument("--from", dest="origin", metavar="PATH", help="an archive or a folder")
-    data.add_argument("--url", metavar="URL", help="another place to fetch the archive from")
+    data.add_argument("--url", metavar="URL", help="download the archive from here instead")
 
     run = command(
         "reproduce",
         "reproduce:reproduce_experiment",
-        "do an experiment from a recipe: sample, pre-train, train, measure, report",
+        "run an experiment from a recipe: sample, pre-train, train, evaluate, report",
         "clmpt reproduce recipes/laptop/nell995.toml --data NELL-betae --out nell",
     )
-    run.add_argument("recipe", metavar="RECIPE", help="a TOML file with its settings")
-    run.add_argument("--data", required=True, metavar="FOLDER", help="the benchmark")
+    run.add_argument("recipe", metavar="RECIPE", help="a TOML file of settings")
+    run.add_argument("--data", required=True, metavar="FOLDER", help="the benchmark's folder")
     run.add_argument(
-        "--out", required=True, metavar="RUN", help="its folder; variants in one share stages"
+        "--out", required=True, metavar="RUN", help="folder; variants in it share stages"
     )
     run.add_argument(
-        "--reasoner", metavar="NAME", help="clmpt, lmpnn or package.module:Class, for the recipe's"
+        "--reasoner",
+        metavar="NAME",
+        help="instead of the recipe's: clmpt, lmpnn or package.module:Class",
     )
     run.add_argument(
         "--set",
@@ -331,21 +337,21 @@ def _experiment_commands(command: _Adder, reasoner: str | None) -> None:  # noqa
         metavar="NAME=VALUE",
         help="change a setting, such as training.seed=1",
     )
-    run.add_argument("--name", help="in reports (default: the reasoner and what is special)")
+    run.add_argument("--name", help="in reports (default: the reasoner and what differs)")
     run.add_argument(
         "--plan", action="store_true", help="show what would be done, with an estimate"
     )
-    run.add_argument("--workers", type=count, metavar="N", help="processes that sample")
+    run.add_argument("--workers", type=count, metavar="N", help="sampling processes (default: all)")
     add_device(run)
 
     page = command(
         "report",
         "reproduce:report",
-        "put runs side by side, beside what was published, on one page",
+        "compare runs with each other and with published figures, on one page",
         "clmpt report nell --out nell-report",
     )
     page.add_argument(
-        "runs", nargs="+", metavar="RUN", help="made by reproduce, or a report of evaluate"
+        "runs", nargs="+", metavar="RUN", help="made by reproduce, or by evaluate --report"
     )
     page.add_argument("--out", metavar="FOLDER", help="write the page, as Markdown and as HTML")
 
@@ -354,7 +360,7 @@ def _help_commands(command: _Adder, reasoner: str | None) -> None:  # noqa: ARG0
     complete = command(
         "completion",
         "completion:completion",
-        "print a script that lets a shell complete commands, options and files",
+        "print a shell completion script",
         "clmpt completion bash > ~/.local/share/bash-completion/completions/clmpt",
     )
     complete.add_argument("shell", choices=["bash", "zsh", "fish", "tcsh"])

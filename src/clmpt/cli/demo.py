@@ -1,4 +1,4 @@
-"""demo: a model of the bundled world graph, and what it says to a few questions."""
+"""demo: trains a model on the bundled world graph and asks it a few questions."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ QUESTIONS = (
         "official_language(?country, Dutch))",
     ),
 )
-_SHOWN = 10  # answers to each
+_SHOWN = 10  # answers per question
 
 
 def demo(options: argparse.Namespace) -> None:
@@ -69,9 +69,9 @@ def demo(options: argparse.Namespace) -> None:
         return
     hidden = len(model.graph.triples()) - len(model.graph.triples("train"))
     say(f"\n{hidden:,} of {graph.index.triples:,} facts were held out from training. An answer is")
-    say("  known                     if it follows from the facts that the model has seen")
-    say("  predicted, true (hidden)  if it follows only with a held-out fact: a good guess")
-    say("  predicted                 if it does not follow from the graph: wrong, or not recorded")
+    say("  known                     if it follows from the facts that the model was trained on")
+    say("  predicted, true (hidden)  if it needs a held-out fact: a correct prediction")
+    say("  predicted                 if it does not follow from the graph: wrong, or missing there")
     for words, answers in found:
         _show(words, answers)
     show_figures(made)

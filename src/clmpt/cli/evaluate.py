@@ -29,16 +29,16 @@ from clmpt.reasoners.reasoner import Reasoner
 from clmpt.reasoners.reasoner_folder import is_reasoner
 from clmpt.storage.files import refuse_existing
 
-EXACT = "exact"  # in the place of a checkpoint
+EXACT = "exact"  # in place of a checkpoint
 
 
 def evaluate_model(options: argparse.Namespace) -> None:
     if not options.links and not options.queries:
-        raise SettingError("Say what to measure: --links, --queries SOURCE or both.")
+        raise SettingError("Choose what to evaluate on: --links, --queries SOURCE or both.")
     if options.report:
         refuse_existing(Path(options.report))
     if options.checkpoint == EXACT and not options.graph:
-        raise SettingError("Say which graph the exact solver shall look at: --graph FOLDER")
+        raise SettingError("Name the graph for the exact solver: --graph FOLDER")
     graph = open_graph(options.graph or graph_of(options.checkpoint))
     options.name = Path(options.checkpoint).resolve().name
     options.checkpoint = str(weights_in(options.checkpoint))
@@ -75,7 +75,7 @@ def _row(name: str, figures: Figures) -> tuple[object, ...]:
 
 def _measure_links(options: argparse.Namespace, graph: KnowledgeGraph) -> list[tuple[str, Figures]]:
     if options.checkpoint == EXACT or is_reasoner(options.checkpoint):
-        raise SettingError("--links measures a predictor. Use --queries for anything else.")
+        raise SettingError("--links evaluates a predictor. Use --queries for anything else.")
     stored = open_predictor(options.checkpoint, find_device(options.device), options.trust)
     stored.names.check_graph(graph)
     usual = [name for name in ("valid", "test") if name in graph.splits]
@@ -86,7 +86,7 @@ def _measure_links(options: argparse.Namespace, graph: KnowledgeGraph) -> list[t
     )
     if not splits:
         raise DataError(
-            "The graph has no facts in 'valid' or 'test'. Say which to measure with: --split NAME"
+            "The graph has no facts in 'valid' or 'test'. Choose another split: --split NAME"
         )
     found = []
     for name in splits:
@@ -101,20 +101,18 @@ def _measure_links(options: argparse.Namespace, graph: KnowledgeGraph) -> list[t
 def _measure_queries(options: argparse.Namespace, graph: KnowledgeGraph) -> Report:
     source, split = Path(options.queries), options.split or "test"
     if options.split and not options.links and not source.is_dir():
-        raise SettingError(
-            f"--split chooses among a benchmark folder's queries; '{source}' is one file."
-        )
+        raise SettingError(f"--split is for benchmark folders; '{source}' is a single file.")
     queries = open_queries(source, graph, split)
     groups = _chosen(queries, options.shapes)
     if not any(len(group.hard.entities) for group in groups):
         raise DataError(
-            f"'{options.queries}' has no hard answers to rank. Queries of the splits valid and "
-            "test have them."
+            f"'{options.queries}' has no hard answers to rank. Queries sampled for the splits "
+            "'valid' and 'test' do."
         )
     observed, full = _splits(queries, graph, Path(options.queries), split)
     if options.checkpoint == EXACT and not observed:
         raise DataError(
-            f"It is not known which splits the easy answers of '{options.queries}' follow from."
+            f"'{options.queries}' does not say which splits its easy answers follow from."
         )
     name, reasoner = _asked(options, graph, observed)
     whole = graph.view(*full) if full else None
@@ -127,7 +125,7 @@ def _measure_queries(options: argparse.Namespace, graph: KnowledgeGraph) -> Repo
 def _asked(
     options: argparse.Namespace, graph: KnowledgeGraph, observed: tuple[str, ...]
 ) -> tuple[str, Reasoner]:
-    """What is measured, and what its report calls it."""
+    """The reasoner to evaluate, and its name in the report."""
     if options.checkpoint == EXACT:
         exact = ExactReasoner(graph.view(*observed))
         return exact.name, exact
@@ -144,7 +142,7 @@ def _chosen(queries: QuerySet, shapes: list[str] | None) -> list[QueryGroup]:
     for name in dict.fromkeys(shapes):
         if name not in by_name:
             raise DataError(
-                f"There are no queries of shape {name}. There are: {', '.join(by_name)}."
+                f"There are no queries of shape {name}. Available shapes: {', '.join(by_name)}."
             )
     return [by_name[name] for name in dict.fromkeys(shapes)]
 
@@ -152,7 +150,7 @@ def _chosen(queries: QuerySet, shapes: list[str] | None) -> list[QueryGroup]:
 def _splits(
     queries: QuerySet, graph: KnowledgeGraph, source: Path, split: str
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """What the queries' easy answers follow from, and all their answers; nothing if unknown."""
+    """The splits that easy answers, and all answers, follow from; empty if unknown."""
     observed = queries.about.get("observed", OBSERVED.get(split, ()) if source.is_dir() else ())
     full = queries.about.get("full", FULL.get(split, ()) if source.is_dir() else ())
     lists = isinstance(observed, list | tuple) and isinstance(full, list | tuple)

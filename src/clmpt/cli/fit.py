@@ -77,7 +77,7 @@ def fit_graph(options: argparse.Namespace) -> None:
 def fit_and_show(
     graph: KnowledgeGraph, settings: FitSettings, out: Path, source: str, as_json: bool = False
 ) -> Fitted:
-    """Fits with bars; a folder that is finished is opened at once."""
+    """Fits with progress bars; a finished folder is opened at once."""
     done = is_finished(out)
     if not is_begun(out):
         refuse_existing(out)
@@ -90,15 +90,15 @@ def fit_and_show(
             made = fit_in_stages(graph, out, settings, source, show)
     except KeyboardInterrupt:
         if is_begun(out):
-            tell(f"Stopped. The same command resumes; '{out}' has all it needs.")
+            tell(f"Stopped. Run the same command again to resume '{out}'.")
         raise
     if done:
-        tell(f"{out} is finished already; this is what it holds.")
+        tell(f"{out} is already finished; here is what it contains.")
     return made
 
 
 def _given(options: argparse.Namespace) -> dict[str, Any]:
-    """What the recipe says by table, then what the command line says."""
+    """The settings by table: the recipe's, overridden by the command line's."""
     tables = read_recipe(options.recipe) if options.recipe else {}
     names = {field.name for field in fields(Fitting)}
     said = {name: vars(options).get(name) for name in names}
@@ -153,20 +153,20 @@ def _show_plan(
         write(f"{name:<10}{line}")
     if expected.seconds > _LONG:
         write(
-            "          That is long. Ctrl-C stops it and the same command resumes; a lower rank "
-            "or fewer\n          epochs in a --recipe, or a GPU, make it shorter."
+            "          Ctrl-C stops it; the same command resumes it. A lower rank or fewer epochs\n"
+            "          in a --recipe, or a GPU, would shorten it."
         )
 
 
 def _held_out(divided: KnowledgeGraph, settings: FitSettings) -> str:
-    """How many facts are held out from training, and why not more."""
+    """How many facts are held out from training, and why no more."""
     counts = {
         name: len(divided.triples(name))
         for name in ("valid", "test")
         if name in divided.splits and len(divided.triples(name))
     }
     if not counts:
-        return "nothing, so nothing will be measured"
+        return "nothing, so nothing will be evaluated"
     listed = " and ".join(f"{count:,} {name}" for name, count in counts.items())
     wanted = min(settings.fitting.hide * len(divided.triples()), 2 * MOST_HIDDEN)
     few = sum(counts.values()) < 0.9 * wanted - 1
@@ -176,7 +176,7 @@ def _held_out(divided: KnowledgeGraph, settings: FitSettings) -> str:
 def show_figures(made: Fitted) -> None:
     """Held-out figures by shape, beside those of beam search over the predictor alone."""
     if made.report is None:
-        say("Nothing was measured: no query could be made that needs a held-out fact.")
+        say("Nothing was evaluated: no query that needs a held-out fact could be sampled.")
         return
     reports = [made.report, *([made.baseline] if made.baseline else [])]
     by_shape = [{row["shape"]: row["mrr"] for row in report["shapes"]} for report in reports]
@@ -195,15 +195,13 @@ def show_figures(made: Fitted) -> None:
 
 def _explain_figures(report: dict[str, Any], baseline: dict[str, Any] | None) -> None:
     if baseline:
-        say(f"{baseline['model']}: over the link predictor alone, as CQD-Beam does")
+        say(f"{baseline['model']}: over the link predictor alone, as in CQD-Beam")
     if any(shape["notes"] for shape in report["shapes"]):
-        say("*: scored by the paper's convention, as 'some … not' where 'none' was asked")
+        say("*: scored by the paper's convention, as 'some … not' instead of 'none'")
     if report.get("split") == "valid":
-        say(
-            "There is no split 'test': the weights were chosen on these facts, which flatters them."
-        )
+        say("No split 'test': the weights were chosen on these facts, so figures are optimistic.")
     if baseline and report["mean"] < baseline["mean"]:
         say(
-            f"{report['model']} is behind its predictor here. More facts help, and so do more "
-            "steps: [training] in a --recipe."
+            f"{report['model']} does worse than beam search here. More facts help, and so do "
+            "more steps: [training] in a --recipe."
         )

@@ -1,4 +1,4 @@
-"""What commands that train share: their settings, following a run, and saying what came of it."""
+"""Shared by the commands that train: settings, progress and the closing summary."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from clmpt.progress import Progress
 from clmpt.storage.run_folder import read_summary
 from clmpt.training.loop import TrainingStep
 
-_REPORT_SECONDS = 30.0  # how often a run without a terminal says how far it is
+_REPORT_SECONDS = 30.0  # between progress lines where there is no terminal
 
 
 def run_to_the_end(
@@ -29,12 +29,12 @@ def run_to_the_end(
     hint: str,
     as_json: bool,
 ) -> None:
-    """Follows a run, then says what its folder holds and what to do next."""
+    """Follows a run to its end, then prints the result and the next command."""
     try:
         with memory_named():
             _show_steps(steps)
     except KeyboardInterrupt:
-        tell(f"Stopped. The same command resumes; '{out}' has all it needs.")
+        tell(f"Stopped. Run the same command again to resume '{out}'.")
         raise
     about = about_of(out)
     if as_json:
@@ -47,7 +47,7 @@ def run_to_the_end(
 
 
 def recipe_tables(options: argparse.Namespace, *needed: str) -> Tables:
-    """The tables of the recipe, if one is given: at least one of those needed must be there."""
+    """The tables of the recipe, if one is given. It must have at least one of those needed."""
     tables = read_recipe(options.recipe) if options.recipe else {}
     if options.recipe and not set(needed) & set(tables):
         raise SettingError(f"'{options.recipe}' has no table [{needed[0]}].")
@@ -55,13 +55,13 @@ def recipe_tables(options: argparse.Namespace, *needed: str) -> Tables:
 
 
 def given_on_command_line(options: argparse.Namespace, kind: type[Any]) -> dict[str, Any]:
-    """The settings of a table that the command line gives."""
+    """The settings of a table that are given on the command line."""
     names = {field.name for field in fields(kind)}
     return {k: v for k, v in vars(options).items() if k in names and v is not None}
 
 
 def _show_steps(steps: Iterator[TrainingStep]) -> None:
-    """Follows a run with a bar on a terminal, or a line now and then elsewhere."""
+    """Follows a run with a progress bar, or an occasional line where there is no terminal."""
     told = time.perf_counter()
     with progress_bar() as show:
         for now in steps:
@@ -73,7 +73,7 @@ def _show_steps(steps: Iterator[TrainingStep]) -> None:
 
 @contextmanager
 def memory_named() -> Iterator[None]:
-    """PyTorch says that memory has run out by an error of no particular kind."""
+    """Raises MemoryError for PyTorch's out-of-memory errors, which have no class of their own."""
     try:
         yield
     except RuntimeError as error:

@@ -13,13 +13,13 @@ from clmpt.cli.command_line import parse_arguments
 from clmpt.compute.processors import available_processors
 from clmpt.errors import ClmptError
 
-# PyTorch's threads sleep while they have nothing to do, rather than keep a processor busy: beside
-# other work the default makes small models several times slower. Read when PyTorch is loaded.
-_THREADS = {"OMP_WAIT_POLICY": "PASSIVE", "GOMP_SPINCOUNT": "0"}
+# PyTorch's idle threads go to sleep after some microseconds instead of spinning for milliseconds: on
+# a busy machine the default makes small models several times slower. Read when PyTorch is loaded.
+_THREADS = {"OMP_WAIT_POLICY": "PASSIVE", "GOMP_SPINCOUNT": "2000"}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs a command. 0: done; 1: a check did not hold; 2: bad input; 130: stopped by Ctrl-C."""
+    """Runs a command. 0: done; 1: a check failed; 2: bad input; 130: stopped by Ctrl-C."""
     for name, value in _THREADS.items():
         os.environ.setdefault(name, value)
     os.environ.setdefault("OMP_NUM_THREADS", str(available_processors()))
@@ -27,7 +27,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(
                 errors="replace"
-            )  # a terminal that lacks a sign still shows the rest
+            )  # a terminal that lacks a character still shows the rest
     try:
         options = parse_arguments(sys.argv[1:] if arguments is None else arguments)
         return int(_command(options.run)(options) or 0)
@@ -36,14 +36,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         sys.stderr.write("clmpt: stopped.\n")
         return 130
-    except BrokenPipeError:  # whoever read our output has seen enough
+    except BrokenPipeError:  # the reader of our output is gone
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except OSError as error:
         what = f"'{error.filename}': " if error.filename else ""
         return _refused(f"{what}{error.strerror or error}.")
     except MemoryError:
-        return _refused("There is not enough memory for this.")
+        return _refused("Out of memory.")
 
 
 def _refused(reason: str) -> int:

@@ -1,4 +1,4 @@
-"""Options that several commands share, and the kinds of values that they take."""
+"""Options that several commands share, and the types of their values."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, get_args, get_type_hints
 
 
 def add_settings(parser: argparse.ArgumentParser, kind: type[Any]) -> None:
-    """An option for every setting of a table; None where it is not given."""
+    """An option for every setting of a table; None if it is not given."""
     for setting in fields(kind):
         _add_setting(parser, setting, get_type_hints(kind)[setting.name])
 
@@ -35,7 +35,7 @@ def add_sources(parser: argparse.ArgumentParser) -> None:
         "sources", nargs="+", metavar="SOURCE", help="a file, SPLIT=FILE or a folder"
     )
     parser.add_argument(
-        "--labels", action="append", default=[], metavar="FILE", help="name, tab, label"
+        "--labels", action="append", default=[], metavar="FILE", help="lines of name, tab, label"
     )
     parser.add_argument("--delimiter", help="between columns (default: detected)")
     parser.add_argument(
@@ -53,13 +53,15 @@ def add_folder(parser: argparse.ArgumentParser) -> None:
 def add_query(parser: argparse.ArgumentParser, nargs: str | None = None, more: str = "") -> None:
     summary = f"formula, SPARQL or BetaE tuple; - reads standard input{more}"
     parser.add_argument("query", metavar="QUERY", nargs=nargs, help=summary)
-    parser.add_argument("--max-atoms", type=count, default=64, metavar="N", help="refuse larger")
+    parser.add_argument(
+        "--max-atoms", type=count, default=64, metavar="N", help="reject larger queries"
+    )
     parser.add_argument(
         "--max-alternatives",
         type=count,
         default=128,
         metavar="N",
-        help="refuse more 'or' branches",
+        help="reject queries with more 'or' branches",
     )
 
 
@@ -74,7 +76,7 @@ def add_recipe(parser: argparse.ArgumentParser) -> None:
 
 def add_device(parser: argparse.ArgumentParser, default: str | None = None) -> None:
     parser.add_argument(
-        "--device", default=default, help="cpu, cuda, …; auto takes an accelerator (default)"
+        "--device", default=default, help="cpu, cuda, …; auto prefers an accelerator (default)"
     )
 
 
@@ -92,7 +94,7 @@ def add_trust(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="CLASS",
-        help="import this class if the folder was made with it: package.module:Class",
+        help="allow the folder to import this class: package.module:Class",
     )
 
 

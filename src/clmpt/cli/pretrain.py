@@ -30,10 +30,10 @@ def pretrain_predictor(options: argparse.Namespace) -> None:
     settings = read_pretraining({**tables.get("pretraining", {}), **given})
     graph = open_graph(options.folder)
     if "valid" not in graph.splits:
-        tell("The graph has no split 'valid': all epochs are trained and the last one is kept.")
+        tell("The graph has no split 'valid': training runs for all epochs and keeps the last.")
     source = str(Path(options.folder).resolve())
     if settings.compile and not shutil.which(os.environ.get("CXX", "g++")):
-        raise SettingError("torch.compile needs a C++ compiler, and there is none. Leave it out.")
+        raise SettingError("No C++ compiler was found, which torch.compile needs. Leave it out.")
     measured = any(name in graph.splits for name in ("valid", "test"))
     split = "" if measured else f" --split {graph.splits[0]}"
     run_to_the_end(
@@ -51,7 +51,7 @@ def convert(options: argparse.Namespace) -> None:
     named = options.entity_names or options.relation_names
     if source.suffix in (".npz", ".safetensors"):
         if options.model is None:
-            raise SettingError("Say which model the arrays are of: --model NAME")
+            raise SettingError("Name the scoring function of the arrays: --model NAME")
         predictor = predictor_from_arrays(
             options.model,
             source,
@@ -61,7 +61,7 @@ def convert(options: argparse.Namespace) -> None:
         )
     elif named or options.model not in (None, "complex"):
         raise SettingError(
-            "A checkpoint of CQD is always ComplEx, in the order of the graph's ids."
+            "A CQD checkpoint is always ComplEx, with rows in the order of the graph's ids."
         )
     else:
         predictor = predictor_from_cqd(source, graph)

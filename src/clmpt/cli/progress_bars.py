@@ -1,4 +1,4 @@
-"""Progress on a terminal, or lines now and then where there is none; on standard error."""
+"""Progress on standard error: bars on a terminal, occasional lines elsewhere."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
     from rich.progress import Progress as Bars
     from rich.progress import TaskID
 
-_EVERY = 30.0  # seconds between lines about a stage where there is no terminal
+_EVERY = 30.0  # seconds between lines about a stage
 
 
 @contextmanager
 def stage_bars() -> Iterator[ReportProgress]:
-    """A bar for each stage, which stays; where there is no terminal, a line when a stage begins and
-    now and then."""
+    """A bar per stage, which stays on screen; without a terminal, a line when a stage starts and
+    occasionally after that."""
     if not sys.stderr.isatty():
         yield _LineByLine()
         return
@@ -92,7 +92,7 @@ class _OnTerminal:
 def progress_bar(
     describe: Callable[[Progress], str] = lambda now: now.stage,
 ) -> Iterator[ReportProgress]:
-    """A bar on a terminal, gone when the work is done; silent elsewhere."""
+    """A bar that disappears when the work is done; silent where there is no terminal."""
     if not sys.stderr.isatty():
         yield silent
         return

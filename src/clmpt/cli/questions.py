@@ -1,4 +1,4 @@
-"""Questions as commands get them: as an argument or from standard input."""
+"""Questions from an argument or from standard input."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def read_query(options: argparse.Namespace) -> Query:
 
 
 def parse_query(text: str, options: argparse.Namespace) -> Query:
-    """A question in any language, or a shape by its name."""
+    """A question in any of the query languages, or a shape given by name."""
     text = text.strip()
     if text in SHAPES:
         return shape(text)

@@ -56,7 +56,7 @@ _PAGE = "report"
 def reproduce_experiment(options: argparse.Namespace) -> None:
     recipe = Recipe.of(_tables(options))
     for device in (recipe.pretraining.device, recipe.training.device):
-        find_device(device)  # refuses now what would fail after hours
+        find_device(device)  # fails now, not after hours
     graph, data, out = open_graph(options.data), Path(options.data), Path(options.out)
     workers = options.workers or available_processors()
     if options.plan:
@@ -69,7 +69,7 @@ def reproduce_experiment(options: argparse.Namespace) -> None:
         with memory_named(), stage_bars() as show:
             made = reproduce(graph, data, recipe, out, workers, show)
     except KeyboardInterrupt:
-        tell(f"Stopped. The same command resumes; '{out}' has all it needs.")
+        tell(f"Stopped. Run the same command again to resume '{out}'.")
         raise
     entries = entries_in(out, _left_out)
     renew(compare(entries), out / _PAGE)
@@ -77,7 +77,7 @@ def reproduce_experiment(options: argparse.Namespace) -> None:
 
 
 def _tables(options: argparse.Namespace) -> Tables:
-    """The recipe's settings with the changes that the command line asks for."""
+    """The recipe's settings with the command line's changes."""
     asked = list(options.set or [])
     tables = read_recipe(options.recipe)
     tables = {name: table for name, table in tables.items() if name != "fitting"}
@@ -99,7 +99,7 @@ def _tables(options: argparse.Namespace) -> Tables:
 
 
 def _name(tables: Tables, is_another: bool, changes: list[str]) -> str:
-    """A variant's name: the recipe's or the reasoner's, then the changes that it does not tell."""
+    """A variant's name: the recipe's or the reasoner's, then the changes not in that name."""
     own = "" if is_another else tables["experiment"].get("name", "")
     told = () if own else ("reasoner", "conditional", "frozen")
     quiet, chosen = (*told, "published", "device"), chosen_reasoner(tables)
@@ -121,21 +121,21 @@ def _show_plan(
     differ = graph_differs(recipe, graph)
     if differ:
         title = title_of(recipe.experiment.benchmark)
-        tell(f"The recipe is for {title}, and this graph is another: {'; '.join(differ)}.")
+        tell(f"The recipe is for {title}, but this graph differs: {'; '.join(differ)}.")
     device = find_device(recipe.training.device)
     peak = idle_peak() if device.type == "cpu" else None
     left = 0.0
     for stage in experiment_stages(recipe, graph, data, out, workers):
-        state = "done already" if stage.is_done else "begun" if stage.is_begun else "to do"
+        state = "done" if stage.is_done else "started" if stage.is_begun else "to do"
         if peak and not stage.is_done:
             left += stage.work.seconds(peak)
             takes = duration(stage.work.seconds(peak))
-            state = f"begun, at most about {takes}" if stage.is_begun else f"about {takes}"
+            state = f"started, about {takes} at most" if stage.is_begun else f"about {takes}"
         say_it(f"  {stage.name:<20}{state}")
     if left:
-        say_it(f"About {duration(left)} in all on an idle processor, less if queries are there.")
+        say_it(f"About {duration(left)} in total on an idle processor, less with official queries.")
     if not peak:
-        say_it(f"There is no estimate for {device}; progress shows the time left.")
+        say_it(f"No estimate for {device}; the progress bars show the time left.")
 
 
 def _show_result(
@@ -153,7 +153,7 @@ def _show_result(
         )
         return
     _show_tables(entries)
-    say(f"The page: {out / _PAGE / 'report.html'}")
+    say(f"Report: {out / _PAGE / 'report.html'}")
     say(f"Next: {command_name()} ask {shlex.quote(str(made.folders['reasoner']))}")
 
 
@@ -196,5 +196,5 @@ def report(options: argparse.Namespace) -> None:
 
 
 def _named(entry: Entry, folder: str) -> Entry:
-    """Several runs have models of one name: the run's own goes before it."""
+    """The entry with its run's name in front, for models of the same name in several runs."""
     return replace(entry, name=f"{Path(folder).resolve().name}: {entry.name}")

@@ -38,7 +38,7 @@ def train_reasoner(options: argparse.Namespace) -> None:
     queries = open_queries(Path(options.queries), graph, "train")
     valid = open_queries(Path(options.valid), graph, "valid") if options.valid else None
     if valid is None and not (has_facts(graph, "valid") and has_facts(graph, "train")):
-        tell("There are no facts in 'valid': all steps are trained and the last weights are kept.")
+        tell("There are no facts in 'valid': training runs all steps and keeps the last weights.")
     source = str(Path(options.folder).resolve())
     steps = train(graph, predictor, queries, reasoning, settings, out, source, valid)
     hint = f"clmpt ask {out} 'QUESTION', or clmpt evaluate {out} --queries SOURCE"

@@ -1,4 +1,4 @@
-"""Where it runs: devices, threads, processors, memory, tensors in files.
+"""The machine: devices, threads, processors, memory, tensor files.
 
-Knows the machine, and nothing of graphs or models.
+Knows nothing about graphs or models.
 """

@@ -1,4 +1,4 @@
-"""Where tensors live, and how much room they take there."""
+"""Devices and their memory."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _FORGET, _STATUS = Path("/proc/self/clear_refs"), Path("/proc/self/status")
 
 
 def find_device(name: str) -> torch.device:
-    """The device of that name; 'auto' takes an accelerator where there is one, else the CPU."""
+    """The device of this name; 'auto' is an accelerator if there is one, else the CPU."""
     if name == "auto":
         found = torch.accelerator.current_accelerator(check_available=True)
         return found or torch.device("cpu")
@@ -29,16 +29,16 @@ def find_device(name: str) -> torch.device:
 
 
 def forget_peak_memory(device: torch.device) -> None:
-    """Lets `peak_memory` count from here on; where that cannot be, it counts from the start."""
+    """Resets `peak_memory`, where the platform allows it."""
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
     else:
-        with contextlib.suppress(OSError):  # Linux alone has this
+        with contextlib.suppress(OSError):  # only on Linux
             _FORGET.write_text("5")
 
 
 def peak_memory(device: torch.device) -> int:
-    """The most bytes held: of a GPU's memory, or by this process; 0 where that is not known."""
+    """Peak memory in bytes: of the GPU, or of this process; 0 if unknown."""
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device)
     try:

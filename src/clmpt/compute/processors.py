@@ -1,4 +1,4 @@
-"""The processors that are really ours: not all that a container sees may be used."""
+"""The processors that this process may use: a container may see more than it can use."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ _CGROUP = Path("/sys/fs/cgroup")
 
 
 def available_processors(cgroup: Path = _CGROUP, processors: int | None = None) -> int:
-    """Processors that this process may use: by affinity, and by the quota of its control group."""
+    """The number of processors allowed by CPU affinity and by the cgroup's quota."""
     if processors is None:
-        has_affinity = hasattr(os, "sched_getaffinity")  # Linux alone has it
+        has_affinity = hasattr(os, "sched_getaffinity")  # only on Linux
         processors = len(os.sched_getaffinity(0)) if has_affinity else os.cpu_count() or 1
     quota = _quota(cgroup)
     return max(1, min(processors, math.ceil(quota) if quota else processors))
 
 
 def _quota(cgroup: Path) -> float | None:
-    """Processors' worth of time per second; None where nothing limits it."""
+    """The quota in processors; None if unlimited."""
     with suppress(OSError, ValueError, ZeroDivisionError):
         limit, period = (cgroup / "cpu.max").read_text().split()
         return None if limit == "max" else int(limit) / int(period)
-    with suppress(OSError, ValueError, ZeroDivisionError):  # the older layout
+    with suppress(OSError, ValueError, ZeroDivisionError):  # cgroup v1
         limit = (cgroup / "cpu" / "cpu.cfs_quota_us").read_text()
         period = (cgroup / "cpu" / "cpu.cfs_period_us").read_text()
         return None if int(limit) < 0 else int(limit) / int(period)

@@ -1,4 +1,4 @@
-"""Tensors in safetensors files, written whole or not at all: opening a stranger's runs nothing."""
+"""Tensors in safetensors files: writes are atomic, and opening an untrusted file runs no code."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _NOT_NUMBERS = ("I64", "I32", "BOOL")  # tables of ids, not parameters
 
 
 def save_tensors(path: Path, tensors: Mapping[str, Tensor], about: Mapping[str, Any]) -> None:
-    """One file; `about` travels in its header."""
+    """Writes one file with `about` in its header."""
     plain = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     with new_file(path) as scratch:
         try:
@@ -43,7 +43,7 @@ def open_tensors(path: Path, way_out: str = "") -> tuple[dict[str, Tensor], dict
 
 
 def shapes_in(path: Path) -> dict[str, tuple[int, ...]]:
-    """The shapes of a file's tensors; reads no numbers."""
+    """The shapes of a file's tensors, without loading them."""
     try:
         with safe_open(path, "pt") as file:
             names = list(file.keys())
@@ -53,7 +53,7 @@ def shapes_in(path: Path) -> dict[str, tuple[int, ...]]:
 
 
 def parameters_in(path: Path) -> int:
-    """How many floating-point numbers a file holds; reads none of them."""
+    """The number of floating-point numbers in a file, without loading them."""
     try:
         with safe_open(path, "pt") as file:
             found = [file.get_slice(name) for name in file.keys()]  # noqa: SIM118

@@ -1,7 +1,7 @@
-"""How many threads to compute with: as many as the work is worth and the processors allow.
+"""The number of threads: as many as the work is worth and the processors allow.
 
-PyTorch starts one per processor that it sees. In a container with a quota that is too many, and
-small tensors are computed faster by one thread than by several that wait for each other.
+PyTorch starts one per processor that it sees. That is too many in a container with a quota, and
+small tensors are faster with one thread than with several that wait for each other.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ import torch
 
 from clmpt.compute.processors import available_processors
 
-_PRODUCTS_PER_THREAD = 5e8  # operations of a step that are worth another thread: about 10 ms
+_PRODUCTS_PER_THREAD = 5e8  # operations per step that justify another thread: about 10 ms
 
 
 def threads_for(products: float, processors: int | None = None) -> int:
-    """How many threads suit steps of so many operations.
+    """The number of threads for steps of this many operations.
 
     >>> threads_for(1e6, processors=8), threads_for(1e12, processors=8)
     (1, 8)
@@ -28,7 +28,7 @@ def threads_for(products: float, processors: int | None = None) -> int:
 
 @contextmanager
 def torch_threads(count: int) -> Iterator[None]:
-    """PyTorch computes with so many threads within the block."""
+    """Sets the number of PyTorch threads within the block."""
     before = torch.get_num_threads()
     if count != before:
         torch.set_num_threads(count)

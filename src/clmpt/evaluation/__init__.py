@@ -1,4 +1,4 @@
-"""How good answers are: filtered ranks, and the figures made of them.
+"""Evaluation: filtered ranks, and the figures computed from them.
 
-One protocol for anything that scores entities. Knows nothing of how scores come about.
+One protocol for anything that scores entities. Knows nothing about how scores are computed.
 """

@@ -1,4 +1,4 @@
-"""Link prediction, measured: every fact asked from both ends, known answers filtered out."""
+"""Evaluation of link prediction: heads and tails of every fact, known answers filtered out."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def link_ranks(
     progress: ReportProgress = silent,
     scores_at_once: int = SCORES_AT_ONCE,
 ) -> Floats:
-    """The filtered rank of every answer to every one-hop question, in their order."""
+    """The filtered rank of every answer to every one-hop question, in order."""
     entities, device = len(predictor.entities_ED), predictor.entities_ED.device
     step = rows_at_once(entities, scores_at_once)
     ranks = [np.empty(0)]
@@ -48,9 +48,9 @@ def evaluate_links(
     progress: ReportProgress = silent,
     scores_at_once: int = SCORES_AT_ONCE,
 ) -> Figures:
-    """Every fact of a split asked from both ends, known answers of all splits filtered out."""
+    """Figures over heads and tails of a split's facts; known answers of all splits are filtered."""
     links = links_of(graph, split)
     if not len(links):
-        raise DataError(f"The split '{split}' has no facts to measure with.")
+        raise DataError(f"The split '{split}' has no facts to evaluate on.")
     known = known_answers(graph, links)
     return figures(link_ranks(predictor, links, known, progress, scores_at_once))

@@ -1,8 +1,8 @@
-"""The paper's protocol for any reasoner.
+"""The paper's evaluation protocol, for any reasoner.
 
-Each hard answer of a query is ranked among non-answers, all easy and other hard answers removed,
-ties at mean rank. Figures are means over a query's hard answers, then over the queries of a shape.
-Sums are kept, not ranks, so memory does not grow with the number of queries.
+Each hard answer of a query is ranked among non-answers: easy and other hard answers are filtered
+out, and ties get the mean rank. Figures are means over a query's hard answers, then over the
+queries of a shape. Only sums are kept, so memory does not grow with the number of queries.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ def evaluate(
     progress: ReportProgress = silent,
     scores_at_once: int = SCORES_AT_ONCE,
 ) -> Report:
-    """Answers every query that has hard answers. With a graph and what of it was observed (the
-    rest being what hard answers need), figures are split by the number of missing links."""
+    """A report over all queries with hard answers. With a graph and its observed splits, figures
+    are also broken down by the number of missing links."""
     missing: Callable[[QueryGroup], Ints] | None = None
     if graph is not None and observed:
         missing = partial(missing_links, graph=graph, observed=observed)
@@ -92,14 +92,14 @@ def _ranked(
 
 
 class _Sums:
-    """Running sums over queries of what figures are made of."""
+    """Running sums over queries, for the figures."""
 
     def __init__(self) -> None:
         self.queries, self.squares = 0, 0.0
         self.totals = np.zeros(4)
 
     def add(self, ranks_T: Floats, owner_T: Ints) -> None:
-        """Ranks of answers, with the query each belongs to; queries without any do not count."""
+        """Adds ranks of answers, with the query of each; queries without answers do not count."""
         _, owner_T = np.unique(owner_T, return_inverse=True)
         counts = np.bincount(owner_T)
         columns = (1 / ranks_T, ranks_T <= 1, ranks_T <= 3, ranks_T <= 10)

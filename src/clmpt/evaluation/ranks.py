@@ -1,7 +1,7 @@
-"""Filtered ranks and the figures made of them: the one yardstick for all that score entities.
+"""Filtered ranks and the figures computed from them, for anything that scores entities.
 
-An answer is ranked among non-answers only. Ties count half, so that a model that scores everything
-alike gets the middle, not the top.
+An answer is ranked among non-answers only. Ties count half, so a model that gives everything the
+same score ranks in the middle, not at the top.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from clmpt.queries.store import AnswerSets
 
 Floats = npt.NDArray[np.float64]
 
-_MANY_ANSWERS = 200  # from here on sorting a question's scores costs less than a look per answer
+_MANY_ANSWERS = 200  # from here on, sorting a question's scores is cheaper than a scan per answer
 
 
 @dataclass(frozen=True)
 class Figures:
-    """Means over whatever was ranked; `count` says over how many."""
+    """Means over `count` ranked answers or queries."""
 
     mrr: float
     hits_at_1: float
@@ -39,7 +39,7 @@ class Figures:
 
 
 def figures(ranks_T: Floats, weight_T: Floats | None = None, count: int | None = None) -> Figures:
-    """Means of ranks. With weights that add up to one per query, means over queries.
+    """Figures from ranks. With weights that sum to one per query, means over queries.
 
     >>> figures(np.array([1.0, 2.0, 4.0, 20.0])).mrr
     0.45
@@ -64,8 +64,8 @@ def filtered_ranks(
 ) -> Floats:
     """The rank of each wanted answer of each row among entities that are not known answers.
 
-    `known` must contain the wanted ones. The scores are overwritten. A row with more than
-    `sort_from` answers is sorted once rather than looked through for each.
+    `known` must contain the wanted answers. The scores are overwritten. A row with more than
+    `sort_from` answers is sorted once instead of scanned for each.
 
     >>> scores = torch.tensor([[0.9, 0.8, 0.7, 0.7, 0.1]])
     >>> hard, all_answers = AnswerSets(np.array([0, 1]), np.array([2])), AnswerSets(
@@ -77,7 +77,7 @@ def filtered_ranks(
     row_T = torch.from_numpy(wanted.owners).to(device)
     score_T = scores_BE[row_T, _ids(wanted).to(device)]
     if not bool(score_T.isfinite().all()):
-        raise DataError("The model gives scores that are not numbers. Its training went wrong.")
+        raise DataError("The model's scores are not finite. Its training failed.")
     scores_BE[torch.from_numpy(known.owners).to(device), _ids(known).to(device)] = -torch.inf
     rank_T = np.empty(len(row_T))
     many = wanted.counts > sort_from
@@ -85,7 +85,7 @@ def filtered_ranks(
     if device.type == "cpu":
         rivals_BE, scores = scores_BE.numpy(), score_T.numpy()
         for at, row in zip(few_T.tolist(), wanted.owners[few_T].tolist(), strict=True):
-            # NumPy counts truth values many times faster than torch sums them.
+            # NumPy counts booleans many times faster than torch sums them.
             above, not_below = rivals_BE[row] > scores[at], rivals_BE[row] >= scores[at]
             rank_T[at] = 1 + (np.count_nonzero(above) + np.count_nonzero(not_below)) / 2
     else:

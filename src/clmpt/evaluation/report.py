@@ -1,4 +1,4 @@
-"""Figures of one reasoner, shape by shape, and what a reader must know to compare them."""
+"""Figures of one reasoner by shape, with notes needed to compare them."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from clmpt.logic.shapes import EPFO, NEGATION
 class ShapeResult:
     """How well the queries of one shape were answered.
 
-    `by_missing` has the same figures for the hard answers that miss so many links; a query counts
-    for each number of which it has answers.
+    `by_missing` has the figures by the number of missing links of a hard answer; a query counts
+    for each number that occurs among its answers.
     """
 
     name: str
@@ -25,12 +25,12 @@ class ShapeResult:
     standard_error: float | None  # of the MRR; None for a single query
     hard_answers: int
     by_missing: dict[int, Figures]
-    notes: tuple[str, ...] = ()  # in what the scores fall short of what was asked
+    notes: tuple[str, ...] = ()  # where the scores only approximate the query
 
 
 @dataclass(frozen=True)
 class Report:
-    """Results by shape. `observed` are the splits that easy answers follow from, where known."""
+    """Results by shape. `observed` are the splits that easy answers follow from, if known."""
 
     model: str
     shapes: tuple[ShapeResult, ...]
@@ -38,7 +38,7 @@ class Report:
     about: dict[str, Any] = field(default_factory=dict)
 
     def average(self, names: Sequence[str]) -> float | None:
-        """The mean MRR of some shapes; None unless all of them are there."""
+        """The mean MRR of the named shapes; None unless all are present."""
         found = {shape.name: shape.figures.mrr for shape in self.shapes}
         if not set(names) <= set(found):
             return None
@@ -46,7 +46,7 @@ class Report:
 
     @property
     def mean(self) -> float:
-        """The mean MRR of all shapes that are there."""
+        """The mean MRR of all shapes."""
         if not self.shapes:
             return float("nan")
         return float(np.mean([shape.figures.mrr for shape in self.shapes]))
@@ -58,7 +58,7 @@ class Report:
 
     @property
     def notes(self) -> list[str]:
-        """What a reader must know to compare these figures with others."""
+        """Notes needed to compare these figures with others."""
         queries = sum(shape.figures.count for shape in self.shapes)
         answers = sum(shape.hard_answers for shape in self.shapes)
         found = [

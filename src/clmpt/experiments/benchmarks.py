@@ -1,7 +1,7 @@
-"""Published benchmarks from the archive of BetaE's authors, or from a file or folder at hand.
+"""Published benchmarks, from the BetaE authors' archive or from a local file or folder.
 
-Neither the network nor an archive is trusted: what is cut off goes on, what stalls is asked again,
-and nothing is unpacked but files of known names, each up to the size that it promises.
+Neither the network nor the archive is trusted: interrupted downloads resume, stalled ones are
+retried, and only files with known names are unpacked, up to their declared size.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from clmpt.progress import Progress, ReportProgress, silent
 from clmpt.storage.files import new_folder
 
 ARCHIVE = "https://snap.stanford.edu/betae/KG_data.zip"
-ARCHIVE_MD5 = "d54f92e2e6a64d7f525b8fe366ab3f50"  # as users of the archive have recorded it
-_DENSEST = 1000  # times that a file may grow when it is unpacked; deflate itself ends there
+ARCHIVE_MD5 = "d54f92e2e6a64d7f525b8fe366ab3f50"  # as recorded by users of the archive
+_DENSEST = 1000  # maximum compression ratio; deflate cannot exceed it
 _CHUNK = 2**18
 _PACKED = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 _BROKEN = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, ValueError)
@@ -34,14 +34,14 @@ _WANTED = re.compile(
 
 @dataclass(frozen=True)
 class Benchmark:
-    """What a benchmark is called in the archive, and how its right copy is told from others."""
+    """A benchmark's name in the archive, and what identifies a correct copy."""
 
     folder: str
     entities: int
     relations: int
     facts: tuple[int, int, int]  # in train, valid and test
-    checksum: int | None = None  # of all of them, where one was at hand to take it from
-    recipe: str = ""  # to begin with
+    checksum: int | None = None  # of all facts, if known
+    recipe: str = ""  # suggested first
 
 
 BENCHMARKS = {
@@ -78,9 +78,10 @@ def get(
     progress: ReportProgress = silent,
     largest: int = 3 * 2**30,
 ) -> KnowledgeGraph:
-    """The benchmark as the new folder `out`, from an archive or a folder; progress is in bytes.
+    """Copies the benchmark from an archive or a folder to the new folder `out`.
 
-    No file of an archive may be larger than `largest`, nor all of them than twice that.
+    Progress is in bytes. No file of an archive may be larger than `largest`, nor all files
+    together larger than twice that.
     """
     with new_folder(out) as scratch:
         if source.is_dir():
@@ -92,14 +93,14 @@ def get(
 
 
 def check(benchmark: Benchmark, folder: Path, source: Path) -> None:
-    """Refuses a folder that is not the published benchmark."""
+    """Rejects a folder that is not the published benchmark."""
     wrong = differences(benchmark, open_graph(folder))
     if wrong:
         raise DataError(f"'{source}' is not the published {benchmark.folder}: {', '.join(wrong)}.")
 
 
 def differences(benchmark: Benchmark, graph: KnowledgeGraph) -> list[str]:
-    """In what a graph differs from the published one; empty where it is the same."""
+    """How a graph differs from the published one; empty if it does not."""
     facts = tuple(len(graph.triples(name)) if name in graph.splits else 0 for name in SPLITS)
     found = (len(graph.entities), len(graph.relations), *facts)
     wanted = (benchmark.entities, benchmark.relations, *benchmark.facts)
@@ -110,7 +111,7 @@ def differences(benchmark: Benchmark, graph: KnowledgeGraph) -> list[str]:
         if is_there != should
     ]
     if not wrong and benchmark.checksum not in (None, graph.checksum):
-        return ["as many facts as there should be, but others"]
+        return ["the right number of facts, but different ones"]
     return wrong
 
 
@@ -144,30 +145,32 @@ def _unpack(
     except FileNotFoundError:
         raise DataError(f"There is no file or folder '{archive}'.") from None
     except _BROKEN as error:
-        raise DataError(f"'{archive}' is not a whole zip archive ({error}).") from None
+        raise DataError(f"'{archive}' is not a complete zip archive ({error}).") from None
 
 
 def _members(
     opened: zipfile.ZipFile, benchmark: Benchmark, archive: Path, largest: int
 ) -> list[tuple[zipfile.ZipInfo, str]]:
-    """The files of a benchmark by their plain names; paths in the archive are only compared."""
+    """The benchmark's files by base name; paths in the archive are only compared, never used."""
     found: dict[str, zipfile.ZipInfo] = {}
     for member in opened.infolist():
         *folders, name = member.filename.split("/")
         if not folders or folders[-1] != benchmark.folder or not _WANTED.fullmatch(name):
             continue
         if name in found:
-            raise DataError(f"'{archive}' has '{name}' of {benchmark.folder} twice.")
+            raise DataError(f"'{archive}' contains '{name}' of {benchmark.folder} twice.")
         too_dense = member.file_size > _DENSEST * max(member.compress_size, 1) + _CHUNK
         if member.file_size > largest or too_dense:
-            raise DataError(f"'{archive}': '{member.filename}' would be too large.")
+            raise DataError(f"'{archive}': '{member.filename}' is too large.")
         if member.flag_bits & 1:
             raise DataError(f"'{archive}': '{member.filename}' is encrypted.")
         if member.compress_type not in _PACKED:
-            raise DataError(f"'{archive}': '{member.filename}' is packed in an unusual way.")
+            raise DataError(
+                f"'{archive}': '{member.filename}' uses an unsupported compression method."
+            )
         found[name] = member
     if sum(member.file_size for member in found.values()) > 2 * largest:
-        raise DataError(f"'{archive}': {benchmark.folder} would be too large.")
+        raise DataError(f"'{archive}': {benchmark.folder} is too large.")
     if "train.txt" not in found:
         raise DataError(f"'{archive}' has no folder {benchmark.folder} with a train.txt.")
     return [(member, name) for name, member in sorted(found.items())]
@@ -185,7 +188,7 @@ def _write(
         while chunk := source.read(min(_CHUNK, left + 1)):
             left -= len(chunk)
             if left < 0:
-                raise zipfile.BadZipFile(f"'{member.filename}' is longer than it says")
+                raise zipfile.BadZipFile(f"'{member.filename}' is longer than declared")
             file.write(chunk)
             done += len(chunk)
             progress(Progress("unpacking", done))

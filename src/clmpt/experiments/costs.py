@@ -1,4 +1,4 @@
-"""What stages take, roughly: their operations, and how fast this machine does such."""
+"""Rough cost estimates of stages: their operations, and the speed of this machine."""
 
 from __future__ import annotations
 
@@ -19,20 +19,19 @@ from clmpt.reasoners.model import Cost, GradientModel
 from clmpt.registry import PREDICTORS, REASONERS
 from clmpt.settings import Pretraining, Reasoning, Training
 
-_SHARE_OF_PEAK = 0.4  # that training reaches, all in all
-_A_STEP = 0.02  # seconds that a step takes however little there is to do
-_BYTES_A_SECOND = 1e10  # that plain arithmetic on a table moves
-_START = 400 * 2**20  # bytes that Python and PyTorch take before any work
-_SIDE = 768  # of the matrices that tell how fast a processor is
-_SAMPLED_A_SECOND = 8_000  # queries, by one process
-_MISSING_LINKS = 3_000  # queries a second whose missing links are counted
-BEAM_ROWS = 16  # times that beam search scores all entities for a query, on average
+_SHARE_OF_PEAK = 0.4  # that training reaches overall
+_A_STEP = 0.02  # fixed overhead per step, in seconds
+_BYTES_A_SECOND = 1e10  # of element-wise arithmetic on a table
+_START = 400 * 2**20  # bytes, of Python and PyTorch alone
+_SIDE = 768  # of the matrices that measure the processor's speed
+_SAMPLED_A_SECOND = 8_000  # queries per process
+_MISSING_LINKS = 3_000  # queries per second, to count missing links
+BEAM_ROWS = 16  # how often beam search scores all entities per query, on average
 
 
 @dataclass(frozen=True)
 class Work:
-    """Operations of matrix products, bytes moved, seconds that nothing shortens; and the most
-    memory that it takes, in bytes."""
+    """Operations of matrix products, bytes moved, fixed seconds, and peak memory in bytes."""
 
     products: float = 0.0
     bytes: float = 0.0
@@ -44,9 +43,9 @@ class Work:
 
 
 def idle_peak() -> float:
-    """Operations a second of matrix products, on this processor if it had nothing else to do.
+    """Matrix-product operations per second on this processor when idle.
 
-    It is measured in a thread's own time, so that other programs hardly matter.
+    Measured in thread time, so that other programs hardly matter.
     """
     threads = min(torch.get_num_threads(), available_processors())
     with torch_threads(1):
@@ -81,7 +80,7 @@ def pretraining_work(graph: KnowledgeGraph, settings: Pretraining) -> Work:
 def training_work(
     entities: int, width: int, queries: int, reasoning: Reasoning, settings: Training
 ) -> Work:
-    """Nothing for a model that takes no steps."""
+    """The work of training; none for a model that takes no steps."""
     kind = REASONERS.find(reasoning.reasoner)
     if not issubclass(kind, GradientModel):
         return Work()
@@ -102,7 +101,7 @@ def sampling_work(queries: int, workers: int = 1) -> Work:
 
 
 def measuring_work(entities: int, width: int, queries: int, rows: int = 1) -> Work:
-    """Of scoring every entity `rows` times for each query, ranking, and counting missing links."""
+    """The work of scoring all entities `rows` times per query, ranking, and counting links."""
     table, ranking = 4 * entities * width, 8 * min(SCORES_AT_ONCE, 1024 * entities)
     return Work(
         2.0 * queries * rows * entities * width,

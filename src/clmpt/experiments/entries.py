@@ -1,4 +1,4 @@
-"""What was measured: a row for each model, with its figures, costs, settings and origins."""
+"""Reads results from run folders: a row per model, with figures, costs, settings and origin."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ from clmpt.storage.run_folder import read_log, read_provenance, read_summary
 
 
 def entries_in(folder: str | Path, leave_out: LeaveOut = refuse) -> list[Entry]:
-    """What was measured in a folder: experiments of `reproduce`, or a report of `evaluate`.
+    """The results in a folder: experiments of `reproduce`, or a report of `evaluate`.
 
-    An experiment that has two names is shown once, by the later one. Damaged ones can be left out.
+    An experiment recorded under two names appears once, under the later one. `leave_out` decides
+    what happens to damaged ones.
     """
     folder = Path(folder)
     if is_report(folder):
@@ -119,7 +120,7 @@ def _is_official(queries: QuerySet) -> bool:
 
 
 def _origin(queries: QuerySet) -> str:
-    """Where queries come from: how many, official or sampled, with which seed."""
+    """The origin of queries: official or sampled, with which seed, and how many."""
     by_name = {group.name: len(group) for group in queries.groups}
     parts = []
     for kind in (OFFICIAL, SAMPLED):

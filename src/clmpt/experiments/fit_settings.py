@@ -1,4 +1,4 @@
-"""What `fit` does with a graph: settings by its size, unless somebody chose others."""
+"""The settings of `fit`: chosen by graph size unless given."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from clmpt.registry import REASONERS
 from clmpt.settings import Pretraining, Reasoning, Training, read_table
 
 _TABLES = ("fitting", "pretraining", "reasoning", "training")
-_MOST_WORK = 4 * 10**15  # operations of pre-training by default: about a day on two cores
+_MOST_WORK = 4 * 10**15  # maximum operations of pre-training by default: about a day on two cores
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class FitSettings:
 _SMALL_TRAINING = {"learning_rate": 2e-3, "decay": "cosine", "clip": 1.0, "negatives": "all"}
 _LARGE_TRAINING = {"batch": 512, "learning_rate": 3e-4, "warm_up": 30}
 
-# Up to so many entities, these settings.
+# Settings by the maximum number of entities.
 _BY_SIZE: tuple[tuple[float, dict[str, Any]], ...] = (
     (
         200,
@@ -76,7 +76,7 @@ _BY_SIZE: tuple[tuple[float, dict[str, Any]], ...] = (
 def fit_settings(
     graph: KnowledgeGraph, given: Mapping[str, Mapping[str, Any]] | None = None
 ) -> FitSettings:
-    """Settings by the size of the graph; what is `given`, by table, takes precedence.
+    """Settings by graph size; those in `given`, by table, take precedence.
 
     >>> graph = KnowledgeGraph.from_triples([("a", "likes", "b")])
     >>> fit_settings(graph, {"pretraining": {"rank": 8}}).pretraining.rank
@@ -85,7 +85,7 @@ def fit_settings(
     given, size = given or {}, len(graph.entities)
     for name in given:
         if name not in _TABLES:
-            raise SettingError(f"There is no table '{name}'. There are: {', '.join(_TABLES)}.")
+            raise SettingError(f"There is no table '{name}'. Available: {', '.join(_TABLES)}.")
     by_size = next(tables for most, tables in _BY_SIZE if size <= most)
     chosen = read_table(Fitting, given.get("fitting", {}))
     chosen = replace(chosen, queries=chosen.queries or by_size["queries"])

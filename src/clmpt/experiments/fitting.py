@@ -1,7 +1,7 @@
-"""From a graph to a model that can be asked: hold out facts, pre-train, sample, train, measure.
+"""From a graph to a trained model: hold out facts, pre-train, sample, train, evaluate.
 
-Everything happens in one folder, stage by stage. A stage that is done is not done again, and one
-that was interrupted resumes, so the same call always leads to the same folder.
+Everything happens in one folder, stage by stage. Finished stages are not repeated and an
+interrupted one resumes, so the same call always ends with the same folder.
 """
 
 from __future__ import annotations
@@ -67,12 +67,12 @@ def fit(
     progress: ReportProgress = silent,
     device: str = "auto",
 ) -> Answerer:
-    """A model of the graph, made in `folder`, which keeps every stage of it.
+    """A model trained on the graph, in `folder`, which keeps the result of every stage.
 
-    The same call on a folder that was interrupted resumes it, and on a finished one opens it.
-    What is not in `settings` (tables fitting, pretraining, reasoning and training, as in a recipe)
-    is chosen from the size of the graph. A tenth of the facts is held out from training to measure
-    with; with `{"fitting": {"hide": 0}}` none is.
+    The same call resumes an interrupted folder, and opens a finished one. Whatever is not in
+    `settings` (tables fitting, pretraining, reasoning and training, as in a recipe) is chosen by
+    the size of the graph. A tenth of the facts is held out from training for evaluation; with
+    `{"fitting": {"hide": 0}}` none is.
     """
     known = graph if isinstance(graph, KnowledgeGraph) else open_graph(graph)
     given = {name: dict(table) for name, table in (settings or {}).items()}
@@ -85,12 +85,12 @@ def fit(
 
 @dataclass(frozen=True)
 class Fitted:
-    """What a fit has made. Without held-out facts there is nothing to measure, and no reports."""
+    """The result of a fit. Without held-out facts there are no reports."""
 
     folder: Path
     settings: FitSettings
     report: dict[str, Any] | None
-    baseline: dict[str, Any] | None  # the same of beam search over the predictor alone
+    baseline: dict[str, Any] | None  # the same for beam search over the predictor alone
 
     def answerer(self, device: str = "auto") -> Answerer:
         return Answerer.open(self.folder, device=device, trust=trusted_by(self.settings))
@@ -98,7 +98,7 @@ class Fitted:
 
 @dataclass(frozen=True)
 class Estimate:
-    """What a fit takes, roughly."""
+    """The estimated cost of a fit."""
 
     seconds: float
     bytes: int
@@ -111,16 +111,16 @@ def fit_in_stages(
     source: str = "",
     progress: ReportProgress = silent,
 ) -> Fitted:
-    """Makes a model of the graph in the folder `out`, or resumes what was begun there.
+    """Trains a model on the graph in the folder `out`, or resumes there.
 
-    What is held out, `divide` says. Ctrl-C and a kill lose a little time, nothing else. Where all
-    is done already, what is there is returned at once.
+    See `divide` for what is held out. Ctrl-C and a kill lose a little time, nothing else. A
+    finished folder is returned at once.
     """
     out, settings = Path(out), settings or fit_settings(graph)
     run = begin_fit(graph, out, settings, source)
     with run.alone():
         for name in (TRAIN_QUERIES, TEST_QUERIES):
-            if (out / name).exists():  # a kill may have come before this was cleared away
+            if (out / name).exists():  # left behind if killed before cleaning up
                 shutil.rmtree(partial_folder(out / name), ignore_errors=True)
         perform(fit_stages(KnowledgeGraph.open(out / GRAPH), settings, out), progress)
         if not run.is_finished:
@@ -132,10 +132,10 @@ def fit_in_stages(
 def begin_fit(
     graph: KnowledgeGraph, out: Path, settings: FitSettings, source: str = ""
 ) -> RunFolder:
-    """The folder of a fit with the divided graph in it, new or as it was left."""
+    """The folder of a fit with the divided graph in it, new or resumed."""
     plain = settings.as_plain()
     for table in ("pretraining", "training"):
-        plain[table].pop("device")  # a model that was made elsewhere is opened here
+        plain[table].pop("device")  # a model trained on another device can be opened here
     identity = {"kind": "fit", **plain, "graph": graph.identity}
     run = RunFolder.resume(out, identity)
     if run is None:
@@ -145,9 +145,9 @@ def begin_fit(
 
 
 def divide(graph: KnowledgeGraph, settings: Fitting) -> KnowledgeGraph:
-    """The graph as it is trained on: with facts held out, or with all of them in one split.
+    """The graph with facts held out, or with all of them in one split.
 
-    A graph that comes with facts in 'train' and in 'valid' or 'test' stays as it is.
+    A graph that already has facts in 'train' and in 'valid' or 'test' is not changed.
     """
     if has_facts(graph, "train") and (has_facts(graph, "valid") or has_facts(graph, "test")):
         return graph
@@ -157,7 +157,7 @@ def divide(graph: KnowledgeGraph, settings: Fitting) -> KnowledgeGraph:
 
 
 def estimate(graph: KnowledgeGraph, settings: FitSettings) -> Estimate:
-    """Time and memory of all stages on the processor, from a short measurement of its speed."""
+    """Time and memory of all stages on the CPU, from a short measurement of its speed."""
     works = [stage.work for stage in fit_stages(graph, settings, Path())]
     peak = idle_peak()
     return Estimate(
@@ -166,7 +166,7 @@ def estimate(graph: KnowledgeGraph, settings: FitSettings) -> Estimate:
 
 
 def trusted_by(settings: FitSettings) -> list[str]:
-    """The classes that the settings name: a folder made with them may import them."""
+    """The classes that the settings name, which the folder may import."""
     return [settings.pretraining.model, settings.reasoning.reasoner]
 
 
@@ -174,7 +174,7 @@ def trusted_by(settings: FitSettings) -> list[str]:
 
 
 def fit_stages(graph: KnowledgeGraph, settings: FitSettings, out: Path) -> list[Stage]:
-    """The stages of a fit in their order; `graph` is divided already."""
+    """The stages of a fit, in order; `graph` is already divided."""
     before, model, after = settings.pretraining, settings.reasoning, settings.training
     source, held_out = str((out / GRAPH).resolve()), held_out_split(graph)
     size, width = len(graph.entities), predictor_width(before)
@@ -224,7 +224,7 @@ def _reports(
 
 
 def _unless_empty(stage: Stage, queries: Path) -> Stage:
-    """A report is only made where there is a query to measure with."""
+    """A report stage that is skipped if there are no test queries."""
 
     def is_done(path: Path) -> bool:
         return path.exists() or (queries.exists() and not len(QuerySet.open(queries)))
@@ -270,12 +270,12 @@ def _sampling(
 
 
 def held_out_split(graph: KnowledgeGraph) -> str:
-    """The split to measure with; empty where there is none."""
+    """The split to evaluate on; empty if there is none."""
     if not has_facts(graph, "train"):
         return ""
     return next((name for name in ("test", "valid") if has_facts(graph, name)), "")
 
 
 def _there(graph: KnowledgeGraph, splits: tuple[str, ...]) -> tuple[str, ...]:
-    """Of some splits those that the graph has."""
+    """Those of the splits that the graph has."""
     return tuple(name for name in splits if name in graph.splits)

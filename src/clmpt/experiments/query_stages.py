@@ -1,4 +1,4 @@
-"""The queries of an experiment: official ones where the data has them, samples of other shapes."""
+"""The queries of an experiment: official ones if the data has them, otherwise sampled."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ _NAMES = {"train": "training queries", "valid": "validation queries", "test": "t
 
 
 def official_files(data: Path, split: str) -> dict[str, Any]:
-    """What tells a split's official queries from others: their files' names and sizes."""
+    """What identifies a split's official queries: the names and sizes of their files."""
     sizes = {path.name: path.stat().st_size for path in query_files(data, split)}
     return {OFFICIAL: sizes}
 
 
 @dataclass(frozen=True)
 class QueryPlan:
-    """Which queries of a split are wanted: so many of each shape, if they must be sampled."""
+    """The queries of a split: shapes, and how many of each if they are sampled."""
 
     graph: KnowledgeGraph
     data: Path
@@ -82,7 +82,7 @@ def _official(plan: QueryPlan, name: str, progress: ReportProgress) -> dict[Quer
 def _sampled(
     plan: QueryPlan, missing: set[Query], path: Path, name: str, progress: ReportProgress
 ) -> QuerySet:
-    """Samples of some shapes, kept in a file of their own until all queries are together."""
+    """Sampled queries of some shapes, in a file of their own until the stage is done."""
     wanted = [(template, count) for template, count in plan.counts.items() if template in missing]
     if not wanted:
         return QuerySet(())

@@ -1,7 +1,7 @@
 """Recipes: the tables of settings that `fit`, `train` and `reproduce` read from TOML.
 
-The tables that all models share are in `settings.py`; `[reasoning]` names a reasoner, whose own
-table it closes.
+The tables that all models share are in `settings.py`; `[reasoning]` names a reasoner and has its
+settings.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from clmpt.storage.files import read_toml, toml_value
 LONGEST_NAME = 100
 _MOST_BASES = 4
 _PACKAGE = Path(__file__).parents[1]
-_SHIPPED = (_PACKAGE, _PACKAGE.parents[1])  # in a wheel, in a checkout
+_SHIPPED = (_PACKAGE, _PACKAGE.parents[1])  # in a wheel and in a checkout
 _TABLES = ("experiment", "queries", "fitting", "pretraining", "reasoning", "training")
 
 Tables = dict[str, dict[str, Any]]
@@ -28,23 +28,23 @@ Tables = dict[str, dict[str, Any]]
 
 @dataclass(frozen=True)
 class Fitting(Settings):
-    """What `clmpt fit` does around training."""
+    """What `clmpt fit` does besides training."""
 
     hide: float = setting(
-        0.1, "share of the facts held out for validation and test", least=0, below=1
+        0.1, "fraction of facts held out for validation and test", least=0, below=1
     )
-    queries: int = setting(0, "training queries per shape at most; 0: by the graph's size", least=0)
-    test_queries: int = setting(200, "test queries per shape at most", least=1)
+    queries: int = setting(0, "maximum training queries per shape; 0: by graph size", least=0)
+    test_queries: int = setting(200, "maximum test queries per shape", least=1)
     seed: int = setting(0, "same seed, same numbers; for every stage without its own", least=0)
 
 
 @dataclass(frozen=True)
 class Experiment(Settings):
-    """What is reproduced, and what it is compared with."""
+    """What is reproduced, and what it is compared to."""
 
-    name: str = setting("", "what reports call it; empty: the reasoner and what is special")
-    benchmark: str = setting("", "whose published figures to show: fb15k, fb15k-237 or nell995")
-    published: str = setting("", "the published row that it repeats")
+    name: str = setting("", "its name in reports; empty: the reasoner and what differs")
+    benchmark: str = setting("", "compare with its published figures: fb15k, fb15k-237 or nell995")
+    published: str = setting("", "the published row that it reproduces")
     seed: int = setting(0, "same seed, same numbers; for every stage without its own", least=0)
 
     def __post_init__(self) -> None:
@@ -60,14 +60,14 @@ class Experiment(Settings):
 
 @dataclass(frozen=True)
 class Queries(Settings):
-    """Which queries an experiment needs, where its data folder lacks them."""
+    """The queries to sample if the data folder lacks them."""
 
     trained: str = setting("1p 2p 3p 2i 3i 2in 3in inp pin pni", "shapes to train on")
-    measured: str = setting("1p 2p 3p 2i 3i ip pi 2u up 2in 3in inp pin pni", "shapes to test")
-    train: int = setting(10_000, "of each trained shape", least=1)
-    train_negated: int = setting(1_000, "of each trained shape with a negation", least=1)
-    test: int = setting(1_000, "of each measured shape", least=1)
-    test_links: int = setting(1_000, "of a measured shape with a single atom", least=1)
+    measured: str = setting("1p 2p 3p 2i 3i ip pi 2u up 2in 3in inp pin pni", "shapes to test on")
+    train: int = setting(10_000, "training queries per shape", least=1)
+    train_negated: int = setting(1_000, "training queries per shape with negation", least=1)
+    test: int = setting(1_000, "test queries per shape", least=1)
+    test_links: int = setting(1_000, "test queries per shape with a single atom", least=1)
     seed: int = setting(0, "same seed, same queries", least=0)
 
     def __post_init__(self) -> None:
@@ -78,10 +78,10 @@ class Queries(Settings):
 
 
 def read_recipe(path: str | Path) -> Tables:
-    """A recipe's tables, each of which is for some command.
+    """The tables of a recipe.
 
-    A recipe may name another one of its folder as its `base`, and then says only what differs.
-    Those of `recipes/` that come with the package are found from anywhere.
+    A recipe may name another one in the same folder as its `base`, and override its settings. The
+    recipes that come with the package, `recipes/…`, are found from anywhere.
     """
     path = _shipped(Path(path))
     tables = read_toml(path)
@@ -91,19 +91,21 @@ def read_recipe(path: str | Path) -> Tables:
         for name, content in tables.items():
             if name not in _TABLES or not isinstance(content, dict):
                 known = ", ".join(f"[{name}]" for name in _TABLES)
-                raise SettingError(f"'{path}' has '{name}'; it may have the tables {known}.")
+                raise SettingError(
+                    f"'{path}' has an unknown entry '{name}'. Allowed tables: {known}."
+                )
         merged = _merged(tables, merged)
         if base is None:
             return merged
         if not isinstance(base, str) or Path(base).name != base:
-            raise SettingError(f"The base of '{path}' must be a file of the same folder.")
+            raise SettingError(f"The base of '{path}' must be a file in the same folder.")
         path = path.parent / base
         tables = read_toml(path)
     raise SettingError(f"'{path}' has more than {_MOST_BASES} bases, or is its own.")
 
 
 def _merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
-    """Tables within tables; what is above wins."""
+    """Nested tables, merged; `above` takes precedence."""
     found = dict(below)
     for name, value in above.items():
         both = isinstance(value, Mapping) and isinstance(found.get(name), Mapping)
@@ -121,13 +123,13 @@ def _shipped(path: Path) -> Path:
 
 
 def changed(tables: Tables, assignments: Sequence[str]) -> Tables:
-    """An experiment's tables with settings given as `table.name=value`.
+    """An experiment's tables, changed by assignments `table.name=value`.
 
-    The table may be left out where only one has such a setting.
+    The table may be left out if only one has such a setting.
 
     >>> changed({"training": {"batch": 512}}, ["training.batch=64", "rank=8", "decay=cosine"])
     Traceback (most recent call last):
-    clmpt.errors.SettingError: Say which 'decay' is meant: pretraining.decay or training.decay.
+    clmpt.errors.SettingError: 'decay' is ambiguous: pretraining.decay or training.decay.
     >>> changed({"training": {"batch": 512}}, ["training.batch=64", "rank=8"])
     {'training': {'batch': 64}, 'pretraining': {'rank': 8}}
     """
@@ -139,13 +141,13 @@ def changed(tables: Tables, assignments: Sequence[str]) -> Tables:
 
 
 def chosen_reasoner(tables: Mapping[str, Mapping[str, Any]]) -> str:
-    """Which reasoner some tables choose."""
+    """The reasoner that the tables choose."""
     return str(tables.get("reasoning", {}).get("reasoner", "clmpt"))
 
 
 def with_reasoner(reasoning: Mapping[str, Any], reasoner: str) -> dict[str, Any]:
-    """A table `[reasoning]` with another reasoner chosen: what stood beside the old one's name was
-    that one's."""
+    """A table `[reasoning]` with another reasoner; drops the settings next to the old one's
+    name."""
     if reasoning.get("reasoner", "clmpt") == reasoner:
         return {**reasoning, "reasoner": reasoner}
     tables = {name: table for name, table in reasoning.items() if isinstance(table, Mapping)}
@@ -153,18 +155,18 @@ def with_reasoner(reasoning: Mapping[str, Any], reasoner: str) -> dict[str, Any]
 
 
 def assigned(assignment: str, reasoner: str = "clmpt") -> tuple[str, str, Any]:
-    """The table, name and value that `table.name=value` or `name=value` speaks of.
+    """The table, name and value of an assignment `table.name=value` or `name=value`.
 
     >>> assigned("rank=8")
     ('pretraining', 'rank', 8)
     """
     key, equals, text = assignment.partition("=")
     if not equals:
-        raise SettingError(f"'{assignment}' should be NAME=VALUE, such as training.batch=64.")
+        raise SettingError(f"'{assignment}' must be NAME=VALUE, such as training.batch=64.")
     tables = _names_by_table(reasoner)
     table, dot, name = key.strip().rpartition(".")
     if dot and table not in tables:
-        raise SettingError(f"There is no table '{table}'. There are: {', '.join(tables)}.")
+        raise SettingError(f"There is no table '{table}'. Available: {', '.join(tables)}.")
     if not dot:
         table = _only_table(name, tables)
     check_known(name, tables[table])
@@ -172,7 +174,7 @@ def assigned(assignment: str, reasoner: str = "clmpt") -> tuple[str, str, Any]:
 
 
 def _names_by_table(reasoner: str) -> dict[str, list[str]]:
-    """The settings of an experiment."""
+    """The names of an experiment's settings."""
     kinds: dict[str, type[Any]] = {
         "experiment": Experiment,
         "queries": Queries,
@@ -189,7 +191,7 @@ def _only_table(name: str, tables: Mapping[str, Sequence[str]]) -> str:
     having = [table for table, names in tables.items() if name in names]
     if len(having) > 1:
         listed = " or ".join(f"{table}.{name}" for table in having)
-        raise SettingError(f"Say which '{name}' is meant: {listed}.")
+        raise SettingError(f"'{name}' is ambiguous: {listed}.")
     if not having:
         near = get_close_matches(name, [known for names in tables.values() for known in names], 1)
         hint = f" Did you mean '{near[0]}'?" if near else ""

@@ -1,4 +1,4 @@
-"""The record of an experiment that `reproduce` has done, and how records are read."""
+"""Records of finished experiments."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from clmpt.errors import DataError
 from clmpt.storage.files import open_json
 
 VARIANTS = "variants"
-_NEEDED = ("train", "valid", "reasoner", "test", "report")  # roles of stages that all have
+_NEEDED = ("train", "valid", "reasoner", "test", "report")  # roles that every experiment has
 _ALWAYS = (("experiment", "benchmark"), ("experiment", "published"))
 LeaveOut = Callable[[DataError], None]
 
 
 def refuse(error: DataError) -> None:
-    """What is done about a damaged experiment, unless somebody knows better."""
+    """The default for damaged experiments: raises the error."""
     raise error
 
 
@@ -32,7 +32,7 @@ def or_else(leave_out: LeaveOut, whose: str = "") -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Variant:
-    """An experiment that was done: its settings, and by role where its stages' results lie."""
+    """A finished experiment: its settings, and the paths of its results by role."""
 
     name: str
     settings: dict[str, Any]
@@ -41,12 +41,12 @@ class Variant:
 
     @property
     def done(self) -> str:
-        """When, to the microsecond: two small ones may be done within a second."""
+        """The time it was finished, to the microsecond: small ones take less than a second."""
         return str(self.provenance.get("done") or self.provenance.get("started", ""))
 
 
 def variants_in(folder: Path, leave_out: LeaveOut = refuse) -> list[Variant]:
-    """The experiments that were done in a folder, in the order they were done."""
+    """The finished experiments in a folder, oldest first."""
     found = []
     for path in sorted((folder / VARIANTS).glob("*.json")):
         with or_else(leave_out):
@@ -63,16 +63,16 @@ def read_variant(path: Path) -> Variant:
         for role in _NEEDED:
             folders[role]
         if not all(place.resolve().is_relative_to(out.resolve()) for place in folders.values()):
-            raise ValueError("it points elsewhere")
+            raise ValueError("a path points outside the folder")
         settings = {str(table): dict(given) for table, given in document.pop("settings").items()}
         for table, setting in _ALWAYS:
             settings[table][setting]
         name = str(document.pop("name"))
         if not name.isprintable():
-            raise ValueError("its name cannot be printed")
+            raise ValueError("its name is not printable")
         return Variant(name, settings, folders, document)
     except (DataError, KeyError, TypeError, ValueError, AttributeError) as error:
         raise DataError(
-            f"'{path}' is damaged ({error}). Remove it and run the command that made it again; "
-            "what is there will not be made again."
+            f"'{path}' is damaged ({error}). Remove it and run the same command again; "
+            "finished stages are not repeated."
         ) from None

@@ -1,8 +1,7 @@
-"""A published experiment, or a variant of it: sample, pre-train, train, measure, in one folder.
+"""Reproduces a published experiment or a variant: sample, pre-train, train, evaluate.
 
-What a stage makes is kept under a name that follows from its settings and from what it was made
-from. So variants in one folder share what they have in common, what is there already is not made
-again, and what was interrupted resumes.
+The name of a stage's result is derived from its settings and inputs. So variants in one folder
+share common stages, finished stages are not repeated, and an interrupted one resumes.
 """
 
 from __future__ import annotations
@@ -53,7 +52,7 @@ from clmpt.storage.files import clear_unfinished, new_file, save_json
 from clmpt.storage.run_folder import RunFolder, provenance
 
 _FOLDERS = ("queries", "predictors", "reasoners", "reports", VARIANTS)
-_SLUG = 60  # characters of a file's name that tell of a variant
+_SLUG = 60  # characters of a variant's name in file names
 _KEY = 8  # hexadecimal digits
 
 
@@ -86,7 +85,7 @@ class Recipe:
         for name in (*chosen.trained.split(), *chosen.measured.split()):
             if name not in SHAPES:
                 known = ", ".join(SHAPES)
-                raise SettingError(f"There is no shape '{name}'. A recipe names some of {known}.")
+                raise SettingError(f"There is no shape '{name}'. Available: {known}.")
         return cls(asked, chosen, before, model, read_table(Training, seeded("training")))
 
     @property
@@ -98,7 +97,7 @@ class Recipe:
 
 
 def label(chosen: Reasoning) -> str:
-    """A reasoner's title with what is special about its settings.
+    """A reasoner's title with what is not default in its settings.
 
     >>> label(read_reasoning({"frozen": True})), label(read_reasoning({"reasoner": "lmpnn"}))
     ('CLMPT (frozen)', 'LMPNN')
@@ -114,11 +113,11 @@ def reproduce(
     workers: int = 1,
     progress: ReportProgress = silent,
 ) -> Variant:
-    """Does the experiment in the folder `out`, or resumes it.
+    """Runs the experiment in the folder `out`, or resumes it.
 
-    Queries come from the folder `data` where it has them, and are sampled from the graph where it
-    has not; the report says which. Weights are chosen on the split 'valid', and the split 'test' is
-    read at the end.
+    Queries come from the folder `data` if it has them, and are sampled from the graph otherwise;
+    the report says which. Weights are chosen on the split 'valid'; the split 'test' is used only
+    at the end.
     """
     run = begin_experiments(graph, data, out)
     with run.alone():
@@ -130,7 +129,7 @@ def reproduce(
 
 
 def begin_experiments(graph: KnowledgeGraph, data: Path, out: Path) -> RunFolder:
-    """The folder for experiments on one graph, new or as it was left."""
+    """The folder for experiments on one graph, new or existing."""
     identity = _identity(graph)
     found = RunFolder.resume(out, identity)
     if found is not None:
@@ -139,13 +138,13 @@ def begin_experiments(graph: KnowledgeGraph, data: Path, out: Path) -> RunFolder
 
 
 def graph_differs(recipe: Recipe, graph: KnowledgeGraph) -> list[str]:
-    """How the graph differs from the published one of the benchmark that the recipe names."""
+    """How the graph differs from the published benchmark that the recipe names."""
     known = BENCHMARKS.get(recipe.experiment.benchmark)
     return differences(known, graph) if known else []
 
 
 def check_folder(graph: KnowledgeGraph, out: Path) -> None:
-    """Refuses what `begin_experiments` would refuse, and touches nothing."""
+    """Rejects what `begin_experiments` would reject, without touching any file."""
     RunFolder.find(out, _identity(graph))
 
 
@@ -161,7 +160,7 @@ def _identity(graph: KnowledgeGraph) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class _Keys:
-    """Short digests of what each result is made from; other settings mean another name."""
+    """Short digests of each result's settings and inputs, for its name."""
 
     train: str
     valid: str
@@ -188,7 +187,7 @@ class _Keys:
 def experiment_stages(
     recipe: Recipe, graph: KnowledgeGraph, data: Path, out: Path, workers: int = 1
 ) -> list[Stage]:
-    """The stages of an experiment in their order."""
+    """The stages of an experiment, in order."""
     before, model, after = recipe.pretraining, recipe.reasoning, recipe.training
     needs_predictor = REASONERS.find(model.reasoner).needs_predictor
     keys, source = _Keys.of(recipe, data, needs_predictor), str(data.resolve())
@@ -295,7 +294,7 @@ def _record(
     stages: Sequence[Stage],
     out: Path,
 ) -> Variant:
-    """Writes down what was done, under its name."""
+    """Records a finished experiment."""
     places = {stage.role: str(stage.path.relative_to(out)) for stage in stages}
     key = _key([asdict(recipe.experiment), recipe.name, places])
     path = out / VARIANTS / f"{_slug(recipe.name) or 'variant'}-{key}.json"

@@ -1,7 +1,7 @@
-"""How fast this machine trains and answers, as fractions of its best matrix product.
+"""The speed of training and inference on this machine, relative to its peak matrix product.
 
-Made-up tables and queries of FB15k-237's size and proportions, so no data is needed. Peaks and
-steps are measured in turn, so that noise affects both alike.
+Uses random tables and queries of FB15k-237's size and proportions, so no data is needed. Peaks and
+steps are measured alternately, so that noise affects both alike.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ PROPORTIONS = {
     **dict.fromkeys(("2in", "3in", "inp", "pin", "pni"), 14.968),
 }
 _BATCH = 512
-_POOL = 16  # batches that queries are made up for
+_POOL = 16  # batches of random queries
 _HARD_ANSWERS = 10
 
 
 @dataclass(frozen=True)
 class Size:
-    """A rank, a number of entities, and by reasoner the settings of a model of this size."""
+    """A rank, a number of entities, and the settings by reasoner."""
 
     rank: int
     reasoning: Mapping[str, Mapping[str, Any]]
@@ -71,7 +71,7 @@ SIZES = {
 
 @dataclass
 class Clock:
-    """Seconds by phase, by the wall and of processors; and what the model says they cost."""
+    """Wall and processor seconds by phase, and the model's own cost estimate."""
 
     seconds: dict[str, float] = field(default_factory=dict)
     processor: dict[str, float] = field(default_factory=dict)
@@ -105,9 +105,9 @@ def measure_speed(
     changes: Mapping[str, Any] | None = None,
     peak: Callable[[], float] | None = None,
 ) -> dict[str, Any]:
-    """Training and inference at one size, in this process. Figures are of the median step.
+    """Measures training and inference at one size, in this process; figures are of the median step.
 
-    `changes` are settings of the reasoner that differ from the size's; `peak` measures the machine.
+    `changes` override the size's settings of the reasoner; `peak` measures the machine.
     """
     queries = made_up_queries(size.entities)
     chosen = {"reasoner": reasoner, **size.reasoning, **(changes or {})}
@@ -128,7 +128,7 @@ def measure_speed(
 
 
 def matrix_peak(sides: Sequence[int] = (1024, 2048, 3072)) -> float:
-    """Floating point operations a second of a large matrix product, the best of a few."""
+    """Floating-point operations per second of a large matrix product, the best of several."""
     best = 0.0
     for side in sides:
         left, right = torch.randn(side, side), torch.randn(side, side)
@@ -143,7 +143,7 @@ def matrix_peak(sides: Sequence[int] = (1024, 2048, 3072)) -> float:
 
 
 def made_up_basis(size: Size) -> Basis:
-    """Random facts, and a ComplEx of random numbers."""
+    """Random facts, and a ComplEx predictor with random weights."""
     numbers, random = np.random.default_rng(0), torch.Generator().manual_seed(0)
     ends = (size.entities, RELATIONS, size.entities)
     facts = numbers.integers(ends, size=(_FACTS, 3)).astype(np.int32)
@@ -161,7 +161,7 @@ def made_up_basis(size: Size) -> Basis:
 
 
 def made_up_queries(entities: int) -> list[QueryGroup]:
-    """Queries of the training shapes with one easy and some hard answers each, all at random."""
+    """Random queries of the training shapes, with one easy and several hard answers each."""
     random, total = np.random.default_rng(0), sum(PROPORTIONS.values())
     groups = []
     for name, share in PROPORTIONS.items():
@@ -194,7 +194,7 @@ def _training(
 ) -> dict[str, Any]:
     settings = read_table(Training, {"batch": _BATCH, "negatives": negatives, "device": "cpu"})
     trainer = Trainer(model, queries, settings)
-    trainer.step()  # warms up, and makes the optimizer's state
+    trainer.step()  # warm-up; allocates the optimizer's state
     runs = []
     for _ in range(steps):
         peak, clock = measured_peak(), Clock()
@@ -211,7 +211,7 @@ def _training(
         "phases": {**phases, "loss": seconds - sum(phases.values())},
         "tokens_per_query": clock.tokens / _BATCH,
         "encoder_flops_needed": needed,
-        "encoder_flops_spent": needed,  # dropout leaves nothing to share
+        "encoder_flops_spent": needed,  # with dropout, nothing is shared
         "peak_flops_per_second": peak,
         "fraction_of_peak": needed / seconds / peak,
         "peak_memory_bytes": peak_memory(trainer.device),
@@ -232,7 +232,7 @@ def _inference(model: GradientModel, queries: list[QueryGroup], steps: int) -> d
             with clock.phase("ranking"):
                 filtered_ranks(scores_QE, hard, known)
         runs.append((clock.total("all"), clock, part))
-    runs = sorted(runs[1:], key=lambda run: run[0])  # the first fills caches
+    runs = sorted(runs[1:], key=lambda run: run[0])  # the first one fills caches
     seconds, clock, part = runs[len(runs) // 2]
     count, phases = sum(map(len, part)), {name: clock.total(name) for name in model.phases}
     return {
@@ -251,7 +251,7 @@ def _inference(model: GradientModel, queries: list[QueryGroup], steps: int) -> d
 
 @contextmanager
 def _watched(model: GradientModel, clock: Clock) -> Iterator[None]:
-    """Times a model's phases from outside: nothing in the model itself knows of clocks."""
+    """Times a model's phases from outside, without changing the model's code."""
 
     def note_cost(_module: Any, arguments: tuple[Any, ...]) -> None:
         cost = model.cost(arguments[0])

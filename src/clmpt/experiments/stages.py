@@ -1,7 +1,7 @@
-"""Stages: what `fit` and `reproduce` are lists of.
+"""The stages of `fit` and `reproduce`.
 
-A stage knows its name, where its result is or will be, what it costs and how it is done. A plan
-prints a list of them, a run walks it, and a stage that is done is not done again.
+A stage has a name, the path of its result, a cost estimate and a function that runs it. Plans print
+lists of stages, runs perform them, and a finished stage is not repeated.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from clmpt.training.runs import pretrain, train
 
 @dataclass(frozen=True)
 class Stage:
-    """`role` is what the result is in an experiment's record: 'predictor', 'report', …"""
+    """`role` is the key of the result in an experiment's record: 'predictor', 'report', …"""
 
     role: str
     name: str
@@ -52,7 +52,7 @@ class Stage:
 
 
 def perform(stages: Sequence[Stage], progress: ReportProgress) -> None:
-    """Does what is not done yet, in order."""
+    """Runs the stages that are not finished, in order."""
     for stage in stages:
         if not stage.is_done:
             stage.run(progress)
@@ -82,14 +82,14 @@ def reasoner_stage(
     source: str,
     work: Work,
 ) -> Stage:
-    """Trains on `queries`; on `valid`, or queries sampled for it, the best weights are chosen."""
+    """Trains on `queries` and keeps the best weights on `valid`, or on sampled queries."""
     name, (before, reasoning, settings) = "training", chosen
 
     def run(progress: ReportProgress) -> None:
         found = QuerySet.open(queries)
         asked = QuerySet(tuple(group for group in found.groups if len(group)), found.about)
         if not asked.groups:
-            raise DataError("The graph is too small: not a single query could be made from it.")
+            raise DataError("The graph is too small: no query could be sampled from it.")
         given = open_predictor(predictor, trust=[before.model]).predictor if predictor else None
         held_out = QuerySet.open(valid) if valid else None
         steps = train(graph, given, asked, reasoning, settings, path, source, held_out)
@@ -99,7 +99,7 @@ def reasoner_stage(
 
 
 def _trained(is_whole: Callable[[Path], bool]) -> Callable[[Path], bool]:
-    """Whether a run is finished and its weights are there."""
+    """Whether a run is finished and has its weights."""
 
     def check(path: Path) -> bool:
         if is_finished(path) and not is_whole(path):
@@ -123,7 +123,7 @@ def _follow(name: str, steps: Iterator[TrainingStep], progress: ReportProgress) 
 
 @dataclass(frozen=True)
 class Measured:
-    """What reports are made with: queries, their graph, and which of its splits are observed."""
+    """The data for reports: queries, their graph, and its observed splits."""
 
     queries: Path
     graph: KnowledgeGraph
@@ -140,7 +140,7 @@ def report_stage(
     path: Path,
     work: Work,
 ) -> Stage:
-    """A report of a reasoner, with the time and memory that it took."""
+    """A report of a reasoner, with the time and memory of the evaluation."""
 
     def run(progress: ReportProgress) -> None:
         groups = [group for group in QuerySet.open(measured.queries).groups if len(group)]
@@ -164,14 +164,14 @@ def report_stage(
 def stored_reasoner(
     folder: Path, graph: KnowledgeGraph, device: str, trust: Sequence[str]
 ) -> Callable[[], Reasoner]:
-    """Opens what was trained into a folder, when it is called."""
+    """A function that opens the reasoner in a folder."""
     return lambda: open_reasoner(folder, graph, find_device(device), trust).model.reasoner()
 
 
 def predictor_alone(
     folder: Path, graph: KnowledgeGraph, device: str, trust: Sequence[str]
 ) -> Callable[[], Reasoner]:
-    """Opens a predictor for beam search, when it is called."""
+    """A function that opens a predictor for beam search."""
     return lambda: BeamSearch(
         open_predictor(folder, find_device(device), trust).predictor, len(graph.relations)
     )

@@ -21,7 +21,7 @@ from clmpt.logic.formula import Id, Name, Placeholder, Query, Symbol
 from clmpt.storage.arrays import open_array, save_array
 from clmpt.storage.files import new_folder, open_json, save_json
 
-FORMAT = "clmpt graph 1"
+_FORMAT = "clmpt graph 1"
 CHECKED_EDGES = 2**24  # up to this many, opening checks every number; beyond, only the sizes
 _MANY = 200_000  # names; up to this many, all are searched for one with the same ending
 _LISTED = 5  # how many candidates an ambiguous label shows
@@ -170,7 +170,7 @@ class KnowledgeGraph:
     @property
     def about(self) -> dict[str, Any]:
         return {
-            "format": FORMAT,
+            "format": _FORMAT,
             "entities": len(self.entities),
             "relations": len(self.relations),
             "triples": self.index.triples,
@@ -294,9 +294,9 @@ def _signature(pairs: Ints) -> tuple[int, int]:
 
 
 def _opened(folder: Path, about: dict[str, Any]) -> KnowledgeGraph:
-    if about["format"] != FORMAT:
+    if about["format"] != _FORMAT:
         raise DataError(
-            f"'{folder}' is in the format '{about['format']}', not '{FORMAT}'. Import the graph "
+            f"'{folder}' is in the format '{about['format']}', not '{_FORMAT}'. Import the graph "
             "again."
         )
     vocabularies = []

@@ -9,7 +9,6 @@ from __future__ import annotations
 from functools import lru_cache
 
 from clmpt.errors import QuerySyntaxError
-from clmpt.logic.betae import Nested, template_of
 from clmpt.logic.formula import Query
 from clmpt.logic.parser import parse_formula
 
@@ -57,10 +56,6 @@ def shape(text: str) -> Query:
 def name_of(template: Query) -> str:
     """The name of a shape if it has one, else its formula."""
     return _names().get(template, str(template))
-
-
-def name_of_structure(structure: Nested) -> str:
-    return name_of(template_of(structure))
 
 
 @lru_cache(maxsize=1)

@@ -1,4 +1,4 @@
-"""What is shown of runs: tables, charts, pages.
+"""Reports: tables, charts, pages.
 
-Takes plain values and gives text. Does not look for runs: that is done in `experiments`.
+Plain values in, text out. Does not look for runs: `experiments` does.
 """

@@ -1,6 +1,6 @@
-"""Lines and bars as SVG.
+"""Line and bar charts as SVG.
 
-So little of it that a plotting library would be the larger burden.
+Too little code to justify a plotting library.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Chart:
-    """Lines over one pair of axes."""
+    """Lines on one pair of axes."""
 
     title: str
     x_label: str
@@ -42,7 +42,7 @@ class Chart:
 
 
 def draw_charts(charts: Sequence[Chart]) -> str:
-    """Charts side by side, with one legend below when there is more than one line in a chart."""
+    """Charts side by side, with a shared legend below if a chart has more than one line."""
     names = list(dict.fromkeys(line.name for chart in charts for line in chart.lines))
     width = _WIDTH * len(charts)
     legend = _legend_height(names, width) if len(names) > 1 else 0
@@ -119,7 +119,7 @@ def _text(x: float, y: float, content: str, anchor: str) -> str:
 
 
 def _legend(names: list[str], y: float, width: float) -> str:
-    """Names with their colours, in as many lines as they need."""
+    """Names with their colours, wrapped to the width."""
     parts = []
     for number, (name, (x, line)) in enumerate(zip(names, _places(names, width), strict=True)):
         colour, below = _COLOURS[number % len(_COLOURS)], y + line * _LEGEND_LINE
@@ -146,7 +146,7 @@ def _legend_height(names: Sequence[str], width: float) -> int:
 
 @dataclass(frozen=True)
 class Bars:
-    """A named value with a margin to either side."""
+    """A named value with an error margin."""
 
     name: str
     value: float
@@ -154,7 +154,7 @@ class Bars:
 
 
 def draw_bars(title: str, bars: Sequence[Bars]) -> str:
-    """Values side by side, each with its number above it."""
+    """A bar chart with the value above each bar."""
     width = max(_WIDTH, _LEFT + _RIGHT + 44 * len(bars))
     top = max((bar.value + bar.margin for bar in bars), default=1.0)
     y_ticks = ticks(0, 1.1 * top if top > 0 else 1.0)  # room for the number above a bar
@@ -189,14 +189,14 @@ def draw_bars(title: str, bars: Sequence[Bars]) -> str:
 
 @dataclass(frozen=True)
 class Cluster:
-    """Values of one thing, a bar for each series that has one."""
+    """A named group of values, one per series."""
 
     name: str
     values: Sequence[float | None]
 
 
 def draw_clusters(title: str, series: Sequence[str], clusters: Sequence[Cluster]) -> str:
-    """Bars in clusters, a colour for each series, with a legend below."""
+    """A clustered bar chart with a colour per series and a legend below."""
     room = max(44.0, 9.0 * len(series) + 14)
     legend = _legend_height(series, _LEFT + _RIGHT + room * len(clusters))
     width = round(max(_WIDTH, _LEFT + _RIGHT + room * len(clusters)))

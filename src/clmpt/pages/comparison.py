@@ -1,4 +1,4 @@
-"""Runs side by side, beside what was published: figures, costs, curves, settings, versions."""
+"""Runs compared with published figures: results, costs, curves, settings, versions."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from clmpt.pages.page import Block, Bullets, Heading, Page, Picture, Table, Text
 from clmpt.pages.published import columns, published, published_rows, title_of
 from clmpt.storage.files import clear_unfinished, new_file, new_folder
 
-_COMPARED = ("CQD-CO", "LMPNN", "CLMPT")  # published rows that are shown beside any run
+_COMPARED = ("CQD-CO", "LMPNN", "CLMPT")  # published rows shown next to any run
 _DASH = "–"
 
 
 def compare(entries: Sequence[Entry]) -> Page:
-    """One page about all entries; those of one benchmark stand together."""
+    """One page with all entries, grouped by benchmark."""
     benchmarks = list(dict.fromkeys(entry.benchmark for entry in entries))
     blocks: list[Block] = []
     for number, benchmark in enumerate(benchmarks):
@@ -32,13 +32,13 @@ def compare(entries: Sequence[Entry]) -> Page:
 
 
 def save(page: Page, folder: str | Path) -> None:
-    """A new folder with the page as Markdown and as HTML, and its pictures."""
+    """Saves the page as Markdown and HTML, with its pictures, to a new folder."""
     with new_folder(Path(folder)) as scratch:
         renew(page, scratch)
 
 
 def renew(page: Page, folder: str | Path) -> None:
-    """As `save` does, in place of the page that is there; other files are left alone."""
+    """Like `save`, but replaces an existing page; other files are left alone."""
     clear_unfinished(Path(folder))
     texts = {picture.name: picture.svg for picture in page.pictures}
     texts |= {"report.md": page.markdown(), "report.html": page.html()}
@@ -48,7 +48,7 @@ def renew(page: Page, folder: str | Path) -> None:
 
 
 def main_table(entries: Sequence[Entry], benchmark: str) -> Table:
-    """MRR times 100 in the paper's form: our rows, then the published ones."""
+    """MRR times 100 in the paper's layout: our rows, then the published ones."""
     shown = _columns(entries)
     known = published_rows(benchmark)
     names = [entry.published for entry in entries if entry.published in known]
@@ -97,8 +97,8 @@ def _section(entries: Sequence[Entry], benchmark: str, prefix: str) -> list[Bloc
         blocks += [Heading("Cost", 3), _costs(entries)]
         blocks.append(
             Text(
-                "Memory is the most that the process held in that stage. Times are of the wall, "
-                "validation included."
+                "Memory is the peak of the process in that stage. Times are wall-clock times, "
+                "including validation."
             )
         )
     blocks += _curves(entries, prefix)
@@ -106,22 +106,20 @@ def _section(entries: Sequence[Entry], benchmark: str, prefix: str) -> list[Bloc
         blocks += [Heading("Settings", 3), _settings(entries)]
     blocks += _made_by(entries)
     notes = dict.fromkeys(note for entry in entries for note in entry.report.get("notes", ()))
-    return [*blocks, Heading("What is counted", 3), Bullets(list(notes))]
+    return [*blocks, Heading("How figures are computed", 3), Bullets(list(notes))]
 
 
 def caveats(entries: Sequence[Entry]) -> list[str]:
-    """Why published figures cannot be compared with ours directly, where that is so."""
+    """Why published figures are not directly comparable with ours, if they are not."""
     found = []
     differ = next((entry.graph_differs for entry in entries if entry.graph_differs), [])
     if differ:
         title = title_of(entries[0].benchmark)
-        found.append(
-            f"They are for {title} as published. This graph is another: {'; '.join(differ)}."
-        )
+        found.append(f"They are for {title} as published. This graph differs: {'; '.join(differ)}.")
     if not all(entry.is_official for entry in entries):
         found.append(
-            "They were measured by the official queries; ours were sampled by the same protocol, "
-            "in part or in whole."
+            "They were measured on the official queries; ours were sampled by the same protocol, "
+            "wholly or in part."
         )
     return found
 
@@ -149,7 +147,7 @@ def _errors(entries: Sequence[Entry]) -> Table:
 
 
 def _counts(entries: Sequence[Entry], shapes: Sequence[str]) -> list[list[str]]:
-    """How many queries were measured: a row for all entries, or one for each where they differ."""
+    """The number of queries: one row for all entries, or one each if they differ."""
     by_entry = {}
     for entry in entries:
         found = {shape["shape"]: f"{shape['count']:,}" for shape in entry.report["shapes"]}
@@ -160,7 +158,7 @@ def _counts(entries: Sequence[Entry], shapes: Sequence[str]) -> list[list[str]]:
 
 
 def _by_missing(entries: Sequence[Entry]) -> list[Block]:
-    """A table for each number of missing links that any answer has."""
+    """A table for each number of missing links that occurs."""
     shapes = _shapes(entries)
     tables: dict[str, list[list[str]]] = {}
     for entry in entries:
@@ -228,7 +226,7 @@ def _minutes_in(record: dict[str, Any]) -> float | None:
 
 
 def _settings(entries: Sequence[Entry]) -> Table:
-    """Every setting, a column a run; where all agree the value stands once."""
+    """Every setting, one column per run; a value that all share is shown once."""
     with_settings = [entry for entry in entries if entry.settings]
     flat = [
         {
@@ -248,16 +246,16 @@ def _settings(entries: Sequence[Entry]) -> Table:
 
 
 def _made_by(entries: Sequence[Entry]) -> list[Block]:
-    """Where the queries come from, and when and with what each stage was done.
+    """The origin of the queries, and the date and environment of each stage.
 
-    What is the same for all stages is said once.
+    What all stages share is shown once.
     """
     origins: dict[str, list[str]] = {}
     stages: dict[tuple[str, ...], list[str]] = {}
     for entry in entries:
         for split, origin in entry.queries.items():
             if origin:
-                line = f"Queries to {_PURPOSES[split]}: {origin}."
+                line = f"{_QUERIES[split]} queries: {origin}."
                 origins.setdefault(line, []).append(entry.name)
         for stage, about in entry.provenance.items():
             row = (stage, *(write(about) for write in _ABOUT.values()))
@@ -276,9 +274,9 @@ def _made_by(entries: Sequence[Entry]) -> list[Block]:
 
 
 def _parted(table: Table, keep: int) -> tuple[list[str], Table]:
-    """Lines about the columns in which all rows agree, and the table of the others.
+    """The columns with the same value in all rows, as lines, and the table of the others.
 
-    The first columns are kept as they are.
+    The first `keep` columns stay in the table.
     """
     columns = list(zip(table.headers, *table.rows, strict=True))
     alike = [column for column in columns[keep:] if len(set(column[1:])) == 1]
@@ -293,12 +291,12 @@ def _versions(about: dict[str, Any]) -> str:
 
 
 _ABOUT: dict[str, Callable[[dict[str, Any]], str]] = {
-    "begun": lambda about: str(about.get("started")),
+    "started": lambda about: str(about.get("started")),
     "commit": lambda about: str(about.get("commit") or _DASH),
     "versions": _versions,
     "machine": lambda about: f"{about.get('platform')}, {about.get('threads')} threads",
 }
-_PURPOSES = {"train": "train", "valid": "choose by", "test": "measure by"}
+_QUERIES = {"train": "Training", "valid": "Validation", "test": "Test"}
 
 
 def _shown(value: object) -> str:

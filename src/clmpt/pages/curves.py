@@ -1,4 +1,4 @@
-"""How training went, drawn from the logs of runs."""
+"""Training curves from the logs of runs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Log = list[dict[str, Any]]
 def training_charts(
     logs: Mapping[str, Log], label: str, x: Callable[[dict[str, Any]], Any]
 ) -> list[Chart]:
-    """Loss and validation MRR by name of run, over what `x` takes from a record."""
+    """Charts of loss and validation MRR by run; `x` picks the x value from a record."""
 
     def lines(value: Callable[[dict[str, Any]], Any]) -> list[Line]:
         found = {name: [(x(record), value(record)) for record in log] for name, log in logs.items()}
@@ -34,5 +34,5 @@ def valid_mrr(record: dict[str, Any]) -> Any:
 
 
 def is_number(value: object) -> TypeGuard[float]:
-    """Whether a file's value can be drawn or printed as a number."""
+    """Whether a value from a file is a finite number."""
     return isinstance(value, int | float) and abs(value) < 1e15

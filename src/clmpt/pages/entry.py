@@ -1,4 +1,4 @@
-"""A row of a comparison: a model that was measured, and what is known about it."""
+"""Rows of a comparison."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Entry:
-    """A row of the comparison: a model that was measured, and what is known about it."""
+    """A row of a comparison: an evaluated model and its metadata."""
 
     name: str
     report: dict[str, Any]
     benchmark: str = ""
-    published: str = ""  # which published row it repeats
+    published: str = ""  # the published row that it reproduces
     costs: dict[str, float] = field(default_factory=dict)
     training_log: list[dict[str, Any]] = field(default_factory=list)
     settings: dict[str, Any] = field(default_factory=dict)
     provenance: dict[str, dict[str, Any]] = field(default_factory=dict)  # by stage
-    queries: dict[str, str] = field(default_factory=dict)  # by split, where they come from
-    is_official: bool = True  # measured by a benchmark's own queries alone
-    graph_differs: list[str] = field(default_factory=list)  # from the benchmark's as published
+    queries: dict[str, str] = field(default_factory=dict)  # their origin, by split
+    is_official: bool = True  # evaluated only on the benchmark's own queries
+    graph_differs: list[str] = field(default_factory=list)  # from the published one
 
     def mrr(self, shape: str) -> float | None:
         return next((float(s["mrr"]) for s in self.report["shapes"] if s["shape"] == shape), None)
 
 
 def distinct(entries: Sequence[Entry]) -> list[Entry]:
-    """The entries, those of one name numbered."""
+    """The entries, with repeated names numbered."""
     seen: Counter[str] = Counter()
     found = []
     for entry in entries:

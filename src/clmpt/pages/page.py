@@ -1,7 +1,6 @@
-"""A page, as Markdown and as HTML.
+"""A page of headings, text, tables and pictures, as Markdown and as HTML.
 
-Headings, text, tables and pictures, written once.
-The HTML stands alone: styles and pictures are in it, and it asks nothing of any other place.
+The HTML is self-contained: styles and pictures are inline, and it loads nothing.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ code { font: .88em ui-monospace, monospace; }
 
 @dataclass(frozen=True)
 class Heading:
-    """The title of what follows; levels from 2, below the page's own."""
+    """A heading; levels start at 2, below the page's title."""
 
     text: str
     level: int = 2
@@ -55,7 +54,7 @@ class Bullets:
 
 @dataclass(frozen=True)
 class Table:
-    """Cells under headers: figures, or text. Rows from `quiet_from` on only stand beside."""
+    """Cells under headers: figures or text. Rows from `quiet_from` on are greyed out."""
 
     headers: Sequence[str]
     rows: Sequence[Sequence[str]]
@@ -65,7 +64,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Picture:
-    """An SVG, with the name of the file that Markdown finds it in."""
+    """An SVG, and the name of its file for Markdown."""
 
     name: str
     text: str
@@ -77,7 +76,7 @@ Block = Heading | Text | Bullets | Table | Picture
 
 @dataclass(frozen=True)
 class Page:
-    """A title and what stands below it."""
+    """A title and blocks below it."""
 
     title: str
     blocks: Sequence[Block]
@@ -121,7 +120,7 @@ def _cells(row: Sequence[str]) -> str:
 
 
 def _plain(text: str) -> str:
-    """Text that Markdown leaves alone: names come from strangers."""
+    """Text escaped for Markdown: names are untrusted."""
     return re.sub(r"([\\*_<>\[\]])", r"\\\1", " ".join(text.split()))
 
 

@@ -1,4 +1,4 @@
-"""Figures of papers, to stand beside ours."""
+"""Published figures, for comparison."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _FILE = Path(__file__).with_name("published.toml")
 
 @lru_cache(maxsize=1)
 def published() -> dict[str, Any]:
-    """The figures of papers, by benchmark."""
+    """Published figures by benchmark."""
     return read_toml(_FILE)
 
 
@@ -25,7 +25,7 @@ def columns() -> list[str]:
 
 
 def published_rows(benchmark: str) -> dict[str, dict[str, float]]:
-    """Figures (times 100) by column, of all rows that are known for a benchmark.
+    """Figures (times 100) by row and column, for one benchmark.
 
     >>> published_rows("nell995")["CLMPT"]["Avg_p"]
     31.3
@@ -48,21 +48,21 @@ def _published_on(benchmark: str) -> dict[str, Any] | None:
 
 
 def check_published(benchmark: str, row: str) -> None:
-    """Refuses what is meant to stand beside published figures, and would not.
+    """Rejects the name of a benchmark or row that looks misspelt.
 
     >>> check_published("my own", "")
     >>> check_published("nell-995", "")
     Traceback (most recent call last):
-    clmpt.errors.SettingError: There are no figures on 'nell-995'. Did you mean 'nell995'?
+    clmpt.errors.SettingError: Nothing is published on 'nell-995'. Did you mean 'nell995'?
     """
     if _published_on(benchmark) is None:
         known = [name for name, table in published().items() if isinstance(table, dict)]
         near = get_close_matches(benchmark, known, 1, 0.8)
         if near:
-            raise SettingError(f"There are no figures on '{benchmark}'. Did you mean '{near[0]}'?")
+            raise SettingError(f"Nothing is published on '{benchmark}'. Did you mean '{near[0]}'?")
     elif row and row not in published_rows(benchmark):
         rows = ", ".join(published_rows(benchmark))
-        raise SettingError(f"There is no row '{row}' published on {benchmark}. There are: {rows}.")
+        raise SettingError(f"There is no published row '{row}' for {benchmark}. Available: {rows}.")
 
 
 def title_of(benchmark: str) -> str:

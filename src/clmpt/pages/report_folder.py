@@ -1,4 +1,4 @@
-"""The report of one model as a folder: Markdown, JSON, a picture, and what measuring it cost."""
+"""The report of one model as a folder: Markdown, JSON, a picture, and the evaluation's cost."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _REPORT, _MARKDOWN, _PICTURE, _COST = "report.json", "report.md", "report.svg", 
 
 
 def report_table(report: Report) -> Table:
-    """MRR and Hits times 100 by shape; the last columns by missing links."""
+    """MRR and Hits times 100 by shape, then MRR by missing links."""
     most = max((number for shape in report.shapes for number in shape.by_missing), default=0)
     headers = ["shape", "MRR", "±", "Hits@1", "Hits@3", "Hits@10", "queries"]
     headers += [f"{n} missing" for n in range(1, most + 1)]
@@ -41,7 +41,7 @@ def report_table(report: Report) -> Table:
 
 
 def report_page(report: Report) -> Page:
-    """The figures, what they mean, and MRR by shape with bars for one standard error."""
+    """Figures, notes, and a chart of MRR by shape with standard errors."""
     bars = [
         Bars(shape.name, 100 * shape.figures.mrr, 100 * (shape.standard_error or 0))
         for shape in report.shapes
@@ -52,9 +52,9 @@ def report_page(report: Report) -> Page:
 
 
 def save_report(report: Report, folder: str | Path, cost: dict[str, float] | None = None) -> None:
-    """A new folder with the report as Markdown, as JSON and as a picture.
+    """Saves the report as Markdown, JSON and a picture to a new folder.
 
-    What it cost, where given, has a file of its own: the rest is the same for the same model.
+    The cost has a separate file, so that the others are reproducible.
     """
     page = report_page(report)
     texts = {_MARKDOWN: page.markdown(), _REPORT: _json(report.as_plain())}
@@ -70,7 +70,7 @@ def is_report(folder: Path) -> bool:
 
 
 def read_cost(folder: Path) -> dict[str, Any]:
-    """Seconds and bytes that measuring took; empty where nothing says so."""
+    """Time and memory of the evaluation; empty if unknown."""
     found = open_json(folder / _COST) if (folder / _COST).exists() else {}
     if not isinstance(found, dict):
         raise DataError(f"'{folder / _COST}' is damaged.")
@@ -78,9 +78,9 @@ def read_cost(folder: Path) -> dict[str, Any]:
 
 
 def read_report(folder: Path) -> dict[str, Any]:
-    """A report's document, looked at before anybody relies on it."""
+    """A report's JSON document, after checking it."""
     if not folder.exists():
-        raise DataError(f"'{folder}' is missing. Run the command that made it again.")
+        raise DataError(f"'{folder}' is missing. Run the same command again.")
     try:
         found = open_json(folder / _REPORT)
         is_right = isinstance(found, dict) and _is_share(found["mean"]) and _texts(found["notes"])

@@ -1,5 +1,5 @@
-"""Which links are likely: a file per scoring function, objectives, imports, folders.
+"""Link predictors: a file per scoring function, objectives, imports, checkpoints.
 
 A predictor projects an entity along a relation and matches the result against all entities. Knows
-nothing of queries.
+nothing about queries.
 """

@@ -41,7 +41,7 @@ class ComplEx(BilinearPredictor):
 
     def cubed_moduli(self, embedding_AD: Tensor) -> Tensor:
         real, imaginary = embedding_AD.chunk(2, dim=-1)
-        return (real**2 + imaginary**2) ** 1.5  # unlike that of a root, its gradient at 0 is 0
+        return (real**2 + imaginary**2) ** 1.5  # has gradient 0 at 0, unlike a square root
 
 
 def multiply(left_AD: Tensor, right_AD: Tensor) -> Tensor:

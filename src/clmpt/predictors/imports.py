@@ -1,6 +1,6 @@
-"""Predictors that others trained: CQD's checkpoints, plain arrays, PyKEEN models.
+"""Predictors trained elsewhere: CQD checkpoints, plain arrays, PyKEEN models.
 
-All end as the same thing: tables in the order of a graph's ids. Files are never unpickled freely.
+All become tables in the order of a graph's ids. Nothing is unpickled without restrictions.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ if TYPE_CHECKING:
 
 
 def predictor_from_cqd(path: str | Path, graph: KnowledgeGraph) -> EmbeddingPredictor:
-    """A ComplEx checkpoint of CQD's, whose rows are in the order of the graph's ids."""
+    """A predictor from a ComplEx checkpoint of CQD, with rows in the order of the graph's ids."""
     if not Path(path).is_file():
         raise DataError(f"There is no file '{path}'.")
     try:
         found = torch.load(path, map_location="cpu", weights_only=True)
-    except Exception:  # damaged files make its reader fail in dozens of ways, none for users
+    except Exception:  # damaged files raise dozens of different errors
         raise DataError(
-            f"'{path}' cannot be read: it is damaged, or holds more than plain tensors."
+            f"'{path}' cannot be read: it is damaged, or contains more than plain tensors."
         ) from None
     tables = found.get("model_state_dict", found) if isinstance(found, dict) else {}
     tables = tables if isinstance(tables, dict) else {}
@@ -44,7 +44,7 @@ def predictor_from_cqd(path: str | Path, graph: KnowledgeGraph) -> EmbeddingPred
     if not isinstance(entities_ED, Tensor) or not isinstance(relations_SW, Tensor):
         raise DataError(
             f"'{path}' is not a ComplEx checkpoint of CQD: it has no 'embeddings.0.weight' and "
-            "'embeddings.1.weight', under 'model_state_dict' or by themselves."
+            "'embeddings.1.weight', at the top level or under 'model_state_dict'."
         )
     return predictor_from_tables("complex", entities_ED, relations_SW, graph)
 
@@ -56,10 +56,10 @@ def predictor_from_arrays(
     entity_names: Sequence[str] | None = None,
     relation_names: Sequence[str] | None = None,
 ) -> EmbeddingPredictor:
-    """Arrays 'entities' and 'relations' of an .npz or .safetensors file.
+    """A predictor from the arrays 'entities' and 'relations' of an .npz or .safetensors file.
 
-    Names, where given, say what each row stands for, in any order; without them rows are in the
-    order of the graph's ids. Relations may be followed by their inverses, in the same order.
+    Rows are in the order of the names if given, otherwise in the order of the graph's ids.
+    Relations may be followed by their inverses, in the same order.
     """
     arrays = _read_arrays(Path(path))
     entities_ED, relations_SW = (arrays[name] for name in ("entities", "relations"))
@@ -83,9 +83,9 @@ def predictor_from_arrays(
 def predictor_from_pykeen(
     model: ERModel, factory: TriplesFactory, graph: KnowledgeGraph
 ) -> EmbeddingPredictor:
-    """A PyKEEN model in memory, with the factory that knows its names; PyKEEN must be installed.
+    """A predictor from a PyKEEN model and its triples factory; PyKEEN must be installed.
 
-    ComplEx, DistMult, TransE (L1) and RotatE are known, with and without inverse triples.
+    Supports ComplEx, DistMult, TransE (L1) and RotatE, with or without inverse triples.
     """
     from pykeen.nn.modules import (
         ComplExInteraction,
@@ -111,7 +111,7 @@ def predictor_from_pykeen(
     norm = {"transe": 1, "rotate": 2}.get(name or "")
     if name is None or (norm and (interaction.p, interaction.power_norm) != (norm, False)):
         raise DataError(
-            f"A PyKEEN model with {interaction} has no counterpart here. There are ComplEx, "
+            f"PyKEEN models with {interaction} are not supported. Supported are ComplEx, "
             "DistMult, TransE with the L1 norm and RotatE."
         )
     with torch.inference_mode():
@@ -125,7 +125,7 @@ def predictor_from_pykeen(
     entity_names, relation_names = listed
     entities_ED = entities_ED[_order("entity", entity_names, graph.entities.names)]
     order = _order("relation", relation_names, graph.relations.names)
-    if model.use_inverse_triples:  # PyKEEN keeps a relation and its inverse side by side
+    if model.use_inverse_triples:  # PyKEEN interleaves relations and their inverses
         order = np.concatenate([2 * order, 2 * order + 1])
     return predictor_from_tables(name, entities_ED, relations_SW[order], graph)
 
@@ -133,12 +133,12 @@ def predictor_from_pykeen(
 def predictor_from_tables(
     model: str, entities_ED: Tensor, relations_SW: Tensor, graph: KnowledgeGraph
 ) -> EmbeddingPredictor:
-    """Tables in the order of the graph's ids; relations may be followed by all their inverses."""
+    """A predictor from tables in id order; relations may be followed by all their inverses."""
     for table in (entities_ED, relations_SW):
         plain = table.layout == torch.strided and table.device.type == "cpu"
         if table.dim() != 2 or not table.is_floating_point() or not plain:
             raise DataError(
-                f"The model's embeddings should be tables of floats, not {table.dtype} of shape "
+                f"The model's embeddings must be tables of floats, not {table.dtype} of shape "
                 f"{tuple(table.shape)}."
             )
     entities_ED, relations_SW = entities_ED.float(), relations_SW.float()
@@ -160,7 +160,7 @@ def predictor_from_tables(
             "Is it the right graph?"
         )
     if not all(bool(table.isfinite().all()) for table in (entities_ED, relations_SW)):
-        raise DataError("The model's tables hold values that are not finite numbers.")
+        raise DataError("The model's tables contain values that are not finite.")
     return PREDICTORS.find(model)(entities_ED, relations_SW, torch.from_numpy(inverse_R))
 
 
@@ -174,45 +174,45 @@ def _read_arrays(path: Path) -> Mapping[str, npt.NDArray[Any]]:
             with np.load(path, allow_pickle=False) as opened:
                 arrays = {name: opened[name] for name in ("entities", "relations")}
         found = {name: arrays[name] for name in ("entities", "relations")}
-    except Exception as error:  # zip, numpy and safetensors have a dozen kinds between them
+    except Exception as error:  # zip, numpy and safetensors raise a dozen different errors
         raise DataError(
-            f"'{path}' should hold two arrays, 'entities' and 'relations' ({_plain(error)})."
+            f"'{path}' must contain two arrays, 'entities' and 'relations' ({_plain(error)})."
         ) from None
     for name, array in found.items():
         if array.ndim != 2 or array.dtype.kind != "f":
             raise DataError(
-                f"The array '{name}' of '{path}' should be a table of floats, not "
+                f"The array '{name}' of '{path}' must be a table of floats, not "
                 f"{array.ndim}-dimensional {array.dtype}."
             )
     return found
 
 
 def _plain(error: Exception) -> str:
-    return "it holds objects" if "pickle" in str(error) else str(error) or type(error).__name__
+    return "it contains objects" if "pickle" in str(error) else str(error) or type(error).__name__
 
 
 def _check_rows(kind: str, names: Sequence[str], rows: int, most: int) -> int:
-    """How many rows there are per name, one or with inverses two."""
+    """The number of rows per name: one, or two with inverses."""
     if rows not in [times * len(names) for times in range(1, most + 1)]:
         raise DataError(f"There are {len(names):,} {kind} names for {rows:,} rows.")
     return rows // max(len(names), 1)
 
 
 def _order(kind: str, given: Sequence[str], wanted: NameTable) -> npt.NDArray[np.int64]:
-    """For each of the graph's names the row that stands for it."""
+    """The row of each of the graph's names."""
     rows = {name: row for row, name in enumerate(given)}
     if len(rows) < len(given):
-        raise DataError(f"The model's {kind} names are not distinct.")
+        raise DataError(f"The model's {kind} names are not unique.")
     missing = [name for name in wanted if name not in rows]
     if missing:
         shown = ", ".join(f"'{name}'" for name in missing[:3])
         raise DataError(
-            f"{len(missing):,} of the graph's {len(wanted):,} {kind} names are not among the "
-            f"model's: {shown}{', …' * (len(missing) > 3)}."
+            f"{len(missing):,} of the graph's {len(wanted):,} {kind} names are missing from "
+            f"the model: {shown}{', …' * (len(missing) > 3)}."
         )
     return np.array([rows[name] for name in wanted], np.int64)
 
 
 def _flat(table: Tensor) -> Tensor:
-    """Complex numbers as [real half | imaginary half]; real ones as they are."""
+    """Complex numbers as [real half | imaginary half]; real numbers unchanged."""
     return torch.cat([table.real, table.imag], dim=-1) if table.is_complex() else table

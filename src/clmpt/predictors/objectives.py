@@ -1,7 +1,7 @@
-"""What training a link predictor minimises.
+"""The losses of link predictors.
 
-The full softmax needs one row of scores per distinct question, not per fact: a question with n
-answers is n identical rows otherwise. The numbers are the same, the work a third or less.
+The full softmax computes one row of scores per distinct question, not per fact: facts with the same
+question have identical rows. The loss is the same, for a third of the work or less.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from clmpt.compute.chunks import SCORES_AT_ONCE, rows_at_once
 from clmpt.predictors.predictor import BilinearPredictor, EmbeddingPredictor, look_up
 from clmpt.settings import Pretraining
 
-# Shapes: B questions, T facts (answers of all questions, end to end), E entities, D width,
+# Shapes: B questions, T facts (answers of all questions, concatenated), E entities, D width,
 # K negatives
 
 
 @dataclass(frozen=True)
 class LinkBatch:
-    """Some questions and all their answers; `owner_T` is ascending, answers are distinct."""
+    """A batch of questions and all their answers; `owner_T` ascends, answers are distinct."""
 
     entity_B: Tensor
     directed_B: Tensor
@@ -34,10 +34,10 @@ class LinkBatch:
 
 
 class Objective(Protocol):
-    """A loss, with what goes with it: negative samples and an optimizer."""
+    """A loss, with its negative samples and its optimizer."""
 
     def negatives(self, settings: Pretraining) -> int:
-        """How many entities to draw for a step; 0: none are needed."""
+        """How many negatives to sample per step; 0 for none."""
 
     def scored(self, settings: Pretraining, entities: int) -> int:
         """How many entities a question is scored against."""
@@ -54,8 +54,8 @@ class Objective(Protocol):
         settings: Pretraining,
         facts: float,
     ) -> Tensor:
-        """Over the number of `facts`: best what batches have on average, so that a fact counts
-        the same in each."""
+        """The loss, divided by `facts`: use the average per batch, so that every fact has the
+        same weight."""
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ class FullSoftmax:
 
 @dataclass(frozen=True)
 class SelfAdversarial:
-    """Sampled negatives, the hard ones weighing more, with Adam (Sun et al. 2019)."""
+    """Sampled negatives, weighted by how hard they are, with Adam (Sun et al. 2019)."""
 
     def negatives(self, settings: Pretraining) -> int:
         return settings.negatives
@@ -115,7 +115,7 @@ class SelfAdversarial:
         )
 
 
-# By the names that a predictor's class chooses from.
+# By name; a predictor's class names its objective.
 OBJECTIVES: dict[str, Objective] = {
     "softmax": FullSoftmax(),
     "self-adversarial": SelfAdversarial(),
@@ -129,15 +129,15 @@ def softmax_loss(
     facts: float,
     scores_at_once: int = 2 * SCORES_AT_ONCE,
 ) -> Tensor:
-    """Cross-entropy of every answer against all entities, plus N3, over the number of `facts`.
+    """Cross-entropy of every answer against all entities, plus N3, divided by `facts`.
 
-    This is the objective of Lacroix et al. (2018), whose regulariser weighs an embedding by how
-    often the batch uses it. `facts` is best the same for all batches, what they have on average:
-    divided by its batch's own number, a fact would count for less beside a question with many
-    answers, and for more in the last, shorter batch.
+    This is the objective of Lacroix et al. (2018), whose regulariser weights an embedding by how
+    often the batch uses it. Pass the same `facts` for all batches, their average: with each
+    batch's own number, a fact would weigh less next to a question with many answers, and more in
+    the last, smaller batch.
     """
     questions = len(batch.entity_B)
-    looked_up = look_up(  # once, so that there is one gradient of the size of the table
+    looked_up = look_up(  # once, so that there is only one gradient of the table's size
         predictor.entities_ED, torch.cat([batch.entity_B, batch.answer_T])
     )
     head_BD, answer_TD = looked_up[:questions], looked_up[questions:]
@@ -161,7 +161,7 @@ def softmax_loss(
 def _grouped_cross_entropy(
     projected_BD: Tensor, entities_ED: Tensor, batch: LinkBatch, scores_at_once: int
 ) -> Tensor:
-    """Matrix products and passes in place: a compiler has nothing to gain here."""
+    """Only matrix products and in-place passes, so compiling it gains nothing."""
     loss: Tensor = _GroupedCrossEntropy.apply(  # type: ignore[no-untyped-call]
         projected_BD, entities_ED, batch, scores_at_once
     )
@@ -171,9 +171,9 @@ def _grouped_cross_entropy(
 class _GroupedCrossEntropy(torch.autograd.Function):
     """Σ over facts of logsumexp(scores of its question) - score of its answer.
 
-    The gradient is made on the way forward, while a slice of the scores is in memory, and in its
-    place; autograd would keep all scores and their softmax until the way back. Entities come
-    first: with the longer side in front the matrix products take a fifth less time.
+    The forward pass computes the gradient in place, while a slice of the scores is in memory;
+    autograd would keep all scores and their softmax until the backward pass. Entities are the
+    first dimension: matrix products are a fifth faster with the longer side first.
     """
 
     @staticmethod
@@ -199,7 +199,7 @@ class _GroupedCrossEntropy(torch.autograd.Function):
             sum_B = scores_EB.sub_(largest_B).exp_().sum(0)
             total += (count_B * (sum_B.log() + largest_B)).sum(dtype=total.dtype)
             slope_EB = scores_EB.mul_(count_B / sum_B)
-            slope_EB[answer_T, owner_T] -= 1  # answers of a question are distinct: no collisions
+            slope_EB[answer_T, owner_T] -= 1  # no collisions: answers of a question are distinct
             grad_projected_BD[rows] = (slope_EB.T @ entities_ED).to(projected_BD.dtype)
             part_ED = (slope_EB @ projected_BD[rows]).to(entities_ED.dtype)
             grad_entities_ED = part_ED if start == 0 else grad_entities_ED.add_(part_ED)
@@ -220,10 +220,10 @@ def sampled_loss(
     temperature: float,
     facts: float,
 ) -> Tensor:
-    """The self-adversarial loss of Sun et al. (2019), for scores that are distances.
+    """The self-adversarial loss of Sun et al. (2019), for distance-based scores.
 
-    Each fact against entities drawn for the whole batch; those that score high weigh more. Drawn
-    entities that are answers are left in, as the authors do: they are rare.
+    All facts of the batch share the negatives; those that score high weigh more. Negatives that
+    happen to be answers are kept, as in the authors' code: they are rare.
     """
     questions, answers = len(batch.entity_B), len(batch.answer_T)
     looked_up = look_up(

@@ -1,8 +1,8 @@
-"""What a link predictor is, and what all that keep an embedding per entity and relation share.
+"""Link predictors, and the base class of those with an embedding per entity and relation.
 
-Such a predictor projects an entity's embedding along a relation and matches the result against the
-entity at the other end. Projecting, reversing a relation and matching make up the scoring function;
-everything else, the paper's one-hop inference ρ included, follows from them.
+An embedding predictor projects an entity's embedding along a relation and matches the result
+against the entity at the other end. Projecting, reversing a relation and matching define the
+scoring function; everything else follows from them, including the paper's one-hop inference ρ.
 """
 
 from __future__ import annotations
@@ -21,28 +21,28 @@ from clmpt.queries.links import inverse_rows
 from clmpt.registry import PREDICTORS
 from clmpt.settings import Pretraining, read_table
 
-# For scores that are distances, trained with Adam: `Pretraining` has those of inner products.
+# For distance-based scores trained with Adam; the defaults of `Pretraining` suit inner products.
 DISTANCE_DEFAULTS = {"learning_rate": 1e-3, "initial_scale": 0.05, "epochs": 100, "batch": 512}
 
 # Shapes: E entities, D width of an entity, W width of a relation, R relations of the graph,
-# S rows of the relation table (R and the inverses that the graph lacks), A atoms, B questions
+# S rows of the relation table (R, plus inverses missing from the graph), A atoms, B questions
 
 
 class LinkPredictor(Protocol):
-    """What reasoners and evaluation ask of a predictor. Relations are row numbers of its table."""
+    """What reasoners and evaluation need from a predictor. Relations are rows of its table."""
 
     @property
     def entities_ED(self) -> Tensor: ...
     @property
     def relations_SW(self) -> Tensor: ...
     def score(self, head_A: Tensor, relation_A: Tensor, tail_A: Tensor) -> Tensor:
-        """How plausible each triple is; comparable within a question, not between them."""
+        """How plausible each triple is; comparable within a question, not across questions."""
 
     def score_tails(self, head_B: Tensor, relation_B: Tensor) -> Tensor:
         """scores_BE of every entity as the tail."""
 
     def score_heads(self, relation_B: Tensor, tail_B: Tensor) -> Tensor:
-        """scores_BE of every entity as the head, by the same relation's embedding."""
+        """scores_BE of every entity as the head, with the same relation embedding."""
 
     def score_answers(self, entity_B: Tensor, directed_B: Tensor) -> Tensor:
         """scores_BE of every entity as the answer to a one-hop question, in either direction."""
@@ -55,17 +55,17 @@ class LinkPredictor(Protocol):
         negated_A: Tensor,
         penalty: float | None = None,
     ) -> Tensor:
-        """The paper's ρ: the embedding that an atom suggests for the node at its other end."""
+        """The paper's ρ: the embedding that an atom implies for the node at its other end."""
 
 
 class EmbeddingPredictor(nn.Module, ABC):
     """A predictor with a table of entities and one of relations.
 
-    `inverse_R` tells which row is a relation's inverse; -1: none, its own embedding is reversed.
+    `inverse_R` is the row of each relation's inverse, or -1: then its own embedding is reversed.
     """
 
-    defaults: ClassVar[Mapping[str, Any]] = {}  # of `Pretraining`, where its own do not suit
-    objective: ClassVar[str] = "self-adversarial"  # what training minimises; see objectives.py
+    defaults: ClassVar[Mapping[str, Any]] = {}  # that replace those of `Pretraining`
+    objective: ClassVar[str] = "self-adversarial"  # see objectives.py
     entities_ED: nn.Parameter
     relations_SW: nn.Parameter
     inverse_R: Tensor
@@ -80,9 +80,9 @@ class EmbeddingPredictor(nn.Module, ABC):
 
     @classmethod
     def for_graph(cls, graph: KnowledgeGraph, settings: Pretraining) -> EmbeddingPredictor:
-        """An untrained predictor with a row for every relation and every inverse the graph lacks.
+        """An untrained predictor with a row per relation and per inverse missing from the graph.
 
-        The same seed gives the same numbers on any device.
+        The same seed gives the same numbers on every device.
         """
         inverse_R = inverse_rows(graph)
         rows = max(len(graph.relations), int(inverse_R.max(initial=-1)) + 1)
@@ -96,7 +96,7 @@ class EmbeddingPredictor(nn.Module, ABC):
 
     @classmethod
     def width(cls, rank: int) -> int:
-        """How many real numbers an entity's embedding has."""
+        """The number of real numbers in an entity's embedding."""
         return rank
 
     @classmethod
@@ -104,11 +104,11 @@ class EmbeddingPredictor(nn.Module, ABC):
     def initial(
         cls, entities: int, rows: int, rank: int, scale: float, generator: torch.Generator
     ) -> tuple[Tensor, Tensor]:
-        """Fresh tables of entities and relations; `scale` says how large their numbers are."""
+        """Randomly initialised tables of entities and relations; `scale` is their magnitude."""
 
     @abstractmethod
     def check_widths(self, entity_width: int, relation_width: int) -> None:
-        """Refuses tables that do not belong together."""
+        """Rejects tables whose widths do not fit together."""
 
     @abstractmethod
     def project(self, source_AD: Tensor, relation_AW: Tensor) -> Tensor:
@@ -120,13 +120,13 @@ class EmbeddingPredictor(nn.Module, ABC):
 
     @abstractmethod
     def match(self, projected_AD: Tensor, entity_AD: Tensor) -> Tensor:
-        """How well a projected embedding fits an entity."""
+        """How well a projected embedding matches an entity."""
 
     @abstractmethod
     def match_all(self, projected_BD: Tensor, entities_ED: Tensor) -> Tensor:
         """`match` of every row with every entity."""
 
-    # --- what follows from it ---------------------------------------------------------------------
+    # --- derived from it --------------------------------------------------------------------------
 
     def score(self, head_A: Tensor, relation_A: Tensor, tail_A: Tensor) -> Tensor:
         relation_AW = look_up(self.relations_SW, relation_A)
@@ -148,9 +148,9 @@ class EmbeddingPredictor(nn.Module, ABC):
         return self.match_all(projected_BD, self.entities_ED)
 
     def directed(self, directed_B: Tensor) -> Tensor:
-        """Embeddings of relations that may be read backwards: R or more is the inverse of R less.
+        """Embeddings of directed relations: a number r + R stands for the inverse of relation r.
 
-        A backward question is answered by the inverse's own row where there is one.
+        An inverse with a row of its own uses that row.
         """
         relation_BW = look_up(self.relations_SW, self.rows(directed_B))
         if self.has_all_inverses:
@@ -160,7 +160,7 @@ class EmbeddingPredictor(nn.Module, ABC):
         return torch.where(reversed_B[:, None], self.reverse(relation_BW), relation_BW)
 
     def rows(self, directed_B: Tensor) -> Tensor:
-        """The rows of such relations: a backward one's is its inverse's, or else its own."""
+        """The rows of directed relations: an inverse has its own row, or shares the relation's."""
         relation_B = directed_B % len(self.inverse_R)
         inverse_B = self.inverse_R[relation_B]
         takes_inverse_B = (directed_B >= len(self.inverse_R)) & (inverse_B >= 0)
@@ -185,9 +185,9 @@ class EmbeddingPredictor(nn.Module, ABC):
         negated_A: Tensor,
         penalty: float | None = None,
     ) -> Tensor:
-        """ρ for each atom, from the embedding of one end; the masks say which of its four cases.
+        """ρ for each atom, from the embedding at one end; the masks select one of the four cases.
 
-        `penalty` is λ of the closed form; without it the denominator is 1, as in the paper's runs.
+        `penalty` is λ of the closed form; at 0 the denominator is 1, as in the paper's runs.
         """
         relation_AW = torch.where(to_head_A[:, None], self.reverse(relation_AW), relation_AW)
         projected_AD = self.project(source_AD, relation_AW)  # eq:rho
@@ -196,7 +196,7 @@ class EmbeddingPredictor(nn.Module, ABC):
         return torch.where(negated_A[:, None], -projected_AD, projected_AD)  # eq:rho-negated
 
     def shortened(self, projected_AD: Tensor, penalty: float) -> Tensor:  # noqa: ARG002
-        """What maximises the score less λ‖·‖³; only inner products have such a maximum."""
+        """The maximiser of the score minus λ‖·‖³, which exists only for inner products."""
         raise SettingError(
             f"{type(self).__name__} has no closed form with a penalty: its best match is the "
             "projected embedding itself. Set the penalty to 0."
@@ -204,7 +204,7 @@ class EmbeddingPredictor(nn.Module, ABC):
 
 
 class BilinearPredictor(EmbeddingPredictor):
-    """Matches by inner product, so that the scores of a batch are one matrix product."""
+    """Matches by inner product, so a batch is scored with one matrix product."""
 
     objective = "softmax"
 
@@ -224,21 +224,21 @@ class BilinearPredictor(EmbeddingPredictor):
 
     @abstractmethod
     def cubed_moduli(self, embedding_AD: Tensor) -> Tensor:
-        """|x|³ for each number x that an embedding consists of: the terms of the N3 regulariser."""
+        """|x|³ of each number x of an embedding: the terms of the N3 regulariser."""
 
 
 def look_up(table_ND: Tensor, row_A: Tensor) -> Tensor:
-    """Rows of a table. Unlike indexing, its gradient is summed in the same order every time."""
+    """Rows of a table. Unlike with indexing, gradients are summed in a deterministic order."""
     return functional.embedding(row_A, table_ND)
 
 
 def fresh_predictor(graph: KnowledgeGraph, settings: Pretraining) -> EmbeddingPredictor:
-    """An untrained predictor of the class that the settings name."""
+    """An untrained predictor of the class named in the settings."""
     return PREDICTORS.find(settings.model).for_graph(graph, settings)
 
 
 def read_pretraining(given: Mapping[str, Any]) -> Pretraining:
-    """Settings for the predictor that `given` names, starting from that predictor's defaults.
+    """Settings for the predictor named in `given`, based on that predictor's defaults.
 
     >>> read_pretraining({"model": "transe", "rank": 50}).learning_rate
     0.001

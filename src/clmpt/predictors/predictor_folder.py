@@ -1,6 +1,6 @@
-"""A predictor's folder: weights, settings and names, so that none is used without the rest.
+"""A predictor's checkpoint folder: weights, settings and names, always together.
 
-Weights are safetensors, all else JSON and plain arrays: opening a stranger's folder runs nothing.
+Weights are safetensors, the rest JSON and plain arrays: opening an untrusted folder runs no code.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from clmpt.storage.files import new_file, new_folder, open_json, save_json
 from clmpt.storage.run_folder import is_begun, is_finished
 
 _FORMAT = "clmpt predictor 2"
-WAY_OUT = "Make the checkpoint again, or take another copy of it."
+WAY_OUT = "Make the checkpoint again, or use another copy of it."
 _ABOUT = "predictor.json"
 _WEIGHTS = "weights.safetensors"
 _TABLES = ("entities_ED", "relations_SW", "inverse_R")
@@ -32,11 +32,11 @@ _TABLES = ("entities_ED", "relations_SW", "inverse_R")
 
 @dataclass(frozen=True)
 class StoredPredictor:
-    """A predictor, the names that its rows stand for, and what is known about it."""
+    """A predictor, the names of its rows, and its metadata."""
 
     predictor: EmbeddingPredictor
     names: StoredNames
-    about: dict[str, Any]  # settings, versions, where it came from, how it did in validation
+    about: dict[str, Any]  # settings, versions, origin, validation figures
 
 
 def is_predictor(folder: str | Path) -> bool:
@@ -44,7 +44,7 @@ def is_predictor(folder: str | Path) -> bool:
 
 
 def predictor_is_whole(folder: Path) -> bool:
-    """Whether the files are there and the weights are not cut short; reads no numbers."""
+    """Whether all files exist and the weights are not truncated, without loading them."""
     try:
         return is_predictor(folder) and bool(shapes_in(folder / _WEIGHTS))
     except DataError:
@@ -58,7 +58,7 @@ def about_predictor(folder: str | Path) -> dict[str, Any]:
 def save_predictor(
     folder: str | Path, predictor: EmbeddingPredictor, graph: KnowledgeGraph, about: dict[str, Any]
 ) -> None:
-    """A new folder with a predictor of this graph; refuses one that exists."""
+    """Saves a predictor of this graph to a new folder, which must not exist."""
     with new_folder(Path(folder)) as scratch:
         StoredNames.of(graph).save(scratch)
         replace_predictor(scratch, predictor, about)
@@ -67,7 +67,7 @@ def save_predictor(
 def replace_predictor(
     folder: Path, predictor: EmbeddingPredictor, about: Mapping[str, Any]
 ) -> None:
-    """Replaces the weights in a folder that has its names already, whole or not at all."""
+    """Replaces the weights in a folder that already has its names; atomic."""
     model = PREDICTORS.name_of(type(predictor))
     save_tensors(folder / _WEIGHTS, predictor.state_dict(), {"model": model})
     with new_file(folder / _ABOUT) as scratch:
@@ -77,9 +77,9 @@ def replace_predictor(
 def open_predictor(
     folder: str | Path, device: torch.device | str = "cpu", trust: Collection[str] = ()
 ) -> StoredPredictor:
-    """A stored predictor, after checks that its parts are whole and belong together.
+    """A stored predictor, after checking that its parts are intact and belong together.
 
-    A class that is not part of this installation is imported only if `trust` names it.
+    A class outside this installation is imported only if `trust` names it.
     """
     folder = Path(folder)
     if not is_predictor(folder):
@@ -101,11 +101,11 @@ def open_predictor(
 
 
 def parameter_count(folder: Path) -> int:
-    """How many numbers a stored predictor has; reads none of them."""
+    """The number of parameters of a stored predictor, without loading them."""
     return parameters_in(folder / _WEIGHTS)
 
 
-# --- what reasoners' folders share ----------------------------------------------------------------
+# --- shared with reasoner folders -----------------------------------------------------------------
 
 
 def open_about(path: Path, form: str) -> dict[str, Any]:
@@ -116,7 +116,7 @@ def open_about(path: Path, form: str) -> dict[str, Any]:
 
 
 def trusted(registry: Registry[Any], name: Any, trust: Collection[str], folder: Path) -> type[Any]:
-    """The class that a folder names, unless importing it would run code that nobody vouched for."""
+    """The class that a folder names; rejects one that would import untrusted code."""
     if not isinstance(name, str) or (not registry.is_known(name) and ":" not in name):
         raise KeyError(f"there is no {registry.what} {name!r}")
     if not registry.is_known(name) and name not in trust:
@@ -138,11 +138,13 @@ def predictor_of(
 
 @contextmanager
 def damage_named(folder: Path) -> Iterator[None]:
-    """Says that a folder is damaged where its parts are not what they should be."""
+    """Reports malformed content as a damaged folder."""
     try:
         yield
     except (SettingError, KeyError, TypeError, IndexError, RuntimeError) as error:
-        raise DataError(f"'{folder}' does not hold what it should ({error!r}). {WAY_OUT}") from None
+        raise DataError(
+            f"'{folder}' does not have the expected content ({error!r}). {WAY_OUT}"
+        ) from None
 
 
 def check_fit(folder: Path, predictor: EmbeddingPredictor, names: StoredNames) -> None:

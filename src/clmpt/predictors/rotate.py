@@ -52,5 +52,5 @@ class RotatE(EmbeddingPredictor):
         return -distance_A
 
     def match_all(self, projected_BD: Tensor, entities_ED: Tensor) -> Tensor:
-        # The faster way by matrix products rounds near distances to noise.
+        # Computing this with matrix products is faster, but too inexact for small distances.
         return -torch.cdist(projected_BD, entities_ED, compute_mode="donot_use_mm_for_euclid_dist")

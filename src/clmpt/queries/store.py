@@ -24,7 +24,7 @@ from clmpt.logic.formula import Id, Query, atoms, placeholders
 from clmpt.logic.parser import parse_formula
 from clmpt.storage.files import new_file
 
-FORMAT = "clmpt queries 1"
+_FORMAT = "clmpt queries 1"
 _LARGEST_HEADER = 16 * 2**20
 
 
@@ -183,7 +183,7 @@ class QuerySet:
                     if dtype is wanted:
                         arrays[f"{number}.{name}"] = np.ascontiguousarray(array, dtype)
         listed = [{"name": group.name, "template": str(group.template)} for group in self.groups]
-        about = {"format": FORMAT, "groups": listed, "about": self.about}
+        about = {"format": _FORMAT, "groups": listed, "about": self.about}
         with new_file(Path(path)) as scratch, scratch.open("wb") as file:
             file.write(_header(arrays, json.dumps(about, ensure_ascii=False)))
             for array in arrays.values():
@@ -243,7 +243,7 @@ def _mapped(path: Path) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
             raise ValueError("its header is too large")
         entries = json.loads(file.read(length))
     about = json.loads(entries.pop("__metadata__")["clmpt"])
-    if about["format"] != FORMAT:
+    if about["format"] != _FORMAT:
         raise ValueError(f"its format is {about['format']!r}")
     data = (
         np.memmap(path, np.uint8, "r", offset=8 + length)

@@ -1,5 +1,5 @@
-"""Which answers are likely: models that score all entities, and the seam they share.
+"""Reasoners: models that score all entities as answers, and the interface they share.
 
-`model.py` is the seam; message passing, beam search and the exact solver are behind it. No file
-outside this room knows any of them by name, except the registry.
+`model.py` is the interface to message passing, beam search and the exact solver. Outside this
+package only the registry knows them by name.
 """

@@ -1,8 +1,8 @@
 """Beam search over a link predictor, in the manner of CQD-Beam (Arakelyan et al. 2021).
 
-No training on queries: the baseline to beat. Variables are bound one after another, those farthest
-from the free variable first; of the ways to bind them the likeliest few are kept (the beam). An
-atom's likelihood is the predictor's softmax over all entities; atoms count as independent.
+Not trained on queries: the baseline to beat. Variables are bound one by one, starting farthest from
+the free variable; only the most likely bindings are kept (the beam). An atom's likelihood is the
+predictor's softmax over all entities; atoms are assumed independent.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from clmpt.predictors.predictor import LinkPredictor
 from clmpt.queries.store import QueryGroup
 from clmpt.queries.templates import filled
 
-# Shapes: n queries, k ways kept for each, E entities, P = n k
+# Shapes: n queries, k bindings kept for each, E entities, P = n k
 
-_CERTAIN = 1 - 1e-6  # so that a negated atom is never quite impossible
+_CERTAIN = 1 - 1e-6  # keeps negated atoms from having likelihood 0
 
 
 class BeamSearch:
-    """Scores are logarithms of likelihoods.
+    """Scores are log-likelihoods.
 
-    Left out, and noted, are atoms that would have to be tried for every pair of entities: those of
-    variables that no constant leads to on the way to the free one, and those between an entity and
-    itself.
+    Atoms that would have to be tried for every pair of entities are ignored, with a note: those of
+    variables that no path from a constant to the free variable reaches, and those between an entity
+    and itself.
     """
 
     name = "beam search"
@@ -60,7 +60,7 @@ class BeamSearch:
             node: torch.from_numpy(filled(term, group, "entities")).to(self.device)
             for node, term in enumerate(graph.terms)
             if not isinstance(term, Variable)
-        }  # what each node stands for, in each way to fill the variables so far
+        }  # the entity of each node, in each binding so far
         relation_n = [
             torch.from_numpy(filled(edge.relation, group, "relations")).to(self.device)
             for edge in graph.edges
@@ -85,7 +85,7 @@ class BeamSearch:
         left_out = sum(_left_out(graph) for graph in graphs.alternatives)
         if not left_out:
             return graphs.notes
-        return (*graphs.notes, f"{left_out} atoms that no constant leads to are left out.")
+        return (*graphs.notes, f"{left_out} atoms that no constant leads to are ignored.")
 
     def _likely(
         self,
@@ -95,7 +95,7 @@ class BeamSearch:
         relation_n: list[Tensor],
         ways: int,
     ) -> Tensor:
-        """How likely every entity is for a node, by the atoms whose other end is found."""
+        """The log-likelihood of every entity for a node, from atoms whose other end is bound."""
         total_PE = torch.zeros(1, self.entities, device=self.device)
         for edge, relation in zip(graph.edges, relation_n, strict=True):
             if node == edge.tail and edge.head in entity_Pv:
@@ -114,7 +114,7 @@ class BeamSearch:
 
 
 def _order(graph: QueryGraph) -> list[int]:
-    """The variables to find, each with a neighbour that is known by then; the free one last."""
+    """The variables in binding order, each next to a bound node; the free variable last."""
     known = {node for node in range(len(graph.terms)) if graph.is_constant(node)}
     found: list[int] = []
     while graph.free not in known:
@@ -126,7 +126,7 @@ def _order(graph: QueryGraph) -> list[int]:
         }
         if not near:
             break
-        # Farthest first; names, not places in the text, decide between equals.
+        # Farthest first; ties are broken by name, not by position in the text.
         node = max(near, key=lambda node: (graph.distance[node], str(graph.terms[node])))
         found.append(node)
         known.add(node)

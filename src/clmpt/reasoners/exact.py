@@ -1,4 +1,4 @@
-"""The exact solver behind the reasoners' protocol: what is known scores 1, all else 0."""
+"""The exact solver as a reasoner: known answers score 1, all others 0."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from clmpt.symbolic.solver import solve_many
 
 
 class ExactReasoner:
-    """Answers from the edges of `graph` alone. Show it the observed ones, and it shows no more.
+    """Answers from the edges of `graph` alone: pass only the observed ones.
 
-    On hard answers it must do no better than chance; if it does, a benchmark's answers leak.
+    On hard answers it must do no better than chance; otherwise the benchmark leaks.
     """
 
     name = "exact solver"

@@ -1,9 +1,9 @@
-"""The seam for models: what training, checkpoints, plans and commands know of them.
+"""The interface of models: all that training, checkpoints, plans and commands know about them.
 
-A model is a class with a table of settings. It is built on a graph, and on a link predictor where
-it needs one; it can be stored; and it gives a `Reasoner`. A model that learns by gradient descent
-also says how it lays out queries, what its loss is and what a step costs. Nothing outside this room
-asks which model it has.
+A model is a class with a table of settings. It is built on a graph, and on a link predictor if it
+needs one; it can be stored; and it provides a `Reasoner`. A model that learns by gradient descent
+also defines how it lays out queries, its loss and the cost of a step. Nothing outside this package
+depends on which model it is.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ _Batch = TypeVar("_Batch", bound="Batch")
 
 @dataclass(frozen=True)
 class Basis:
-    """What a model is built on: the facts that it may see, and a predictor if it needs one."""
+    """What a model is built on: the facts it may see, and a predictor if it needs one."""
 
     graph: KnowledgeGraph
     predictor: EmbeddingPredictor | None = None
 
 
 class Batch(Protocol):
-    """Some queries, laid out for a model. What else is in it, only the model knows."""
+    """A batch of queries, laid out for a model; the rest is up to the model."""
 
     @property
     def queries(self) -> int: ...
@@ -49,9 +49,9 @@ class Batch(Protocol):
 
 @dataclass(frozen=True)
 class Candidates:
-    """What a step tells apart: one answer of each query, and entities drawn at random.
+    """The positive and the negatives of each query.
 
-    `negative_QK` has a row for each query, or one for all of them; None stands for all entities.
+    `negative_QK` has a row per query, or one for all of them; None stands for all entities.
     """
 
     positive_Q: Tensor
@@ -60,8 +60,8 @@ class Candidates:
 
 @dataclass(frozen=True)
 class Cost:
-    """What computing takes: operations of matrix products, bytes moved beside them, and how many
-    embeddings pass through an encoder, for models that have one."""
+    """The cost of a computation: operations of matrix products, other bytes moved, and how many
+    embeddings pass through the encoder, if there is one."""
 
     products: float = 0.0
     bytes: float = 0.0
@@ -69,10 +69,10 @@ class Cost:
 
 
 class ReasonerModel(nn.Module, ABC):
-    """A model that can be trained, stored and asked.
+    """A model that can be trained, stored and queried.
 
-    Parameters and buffers are all that is stored, besides `settings`. `__init__` allocates by
-    torch's own factory functions only, so that a stored model's size can be checked beforehand.
+    Only parameters, buffers and `settings` are stored. `__init__` must allocate with torch's
+    factory functions, so that the size of a stored model can be checked before it is loaded.
     """
 
     title: ClassVar[str]  # in tables
@@ -87,29 +87,29 @@ class ReasonerModel(nn.Module, ABC):
 
     @abstractmethod
     def reasoner(self) -> Reasoner:
-        """The model, ready to be asked. Its weights must not change as long as that is used."""
+        """The model, ready for queries. Its weights must not change while this is in use."""
 
     def tune(self, queries: Sequence[QueryGroup]) -> None:
-        """Chooses what is chosen on validation queries, after the last step; often nothing."""
+        """Tunes on the validation queries after the last step. Does nothing by default."""
 
     @classmethod
     def label(cls, settings: Any) -> str:  # noqa: ARG003
-        """Its title, with what is special about these settings."""
+        """Its title, with what is not default in these settings."""
         return cls.title
 
     @classmethod
     def check(cls, settings: Any, width: int) -> None:
-        """Refuses settings that do not suit a predictor of this width, before hours are spent."""
+        """Rejects settings that do not fit a predictor of this width, before any training."""
 
     @classmethod
     def summary(cls, settings: Any) -> str:
-        """These settings in a line, for plans."""
+        """These settings in one line, for plans."""
         shown = (f"{name.replace('_', ' ')} {value}" for name, value in asdict(settings).items())
         return ", ".join(shown)
 
     @classmethod
     def suggested(cls, entities: int) -> Mapping[str, Any]:  # noqa: ARG003
-        """Settings that suit a graph of this size, where nobody chose others."""
+        """Default settings for a graph of this size."""
         return {}
 
     @property
@@ -121,7 +121,7 @@ class ReasonerModel(nn.Module, ABC):
 class GradientModel(ReasonerModel):
     """A model that learns by gradient descent from queries and their answers."""
 
-    # Parts of a step by the name of the method that does them, for `clmpt bench` to time.
+    # The parts of a step that `clmpt bench` times, by label: the method that does them.
     phases: ClassVar[Mapping[str, str]] = {}
 
     @abstractmethod
@@ -130,36 +130,36 @@ class GradientModel(ReasonerModel):
 
     @abstractmethod
     def scores(self, batch: Any) -> Tensor:
-        """scores_QE of all entities, for asking."""
+        """scores_QE of all entities, for inference."""
 
     @abstractmethod
     def loss(self, batch: Any, candidates: Candidates, generator: torch.Generator) -> Tensor:
-        """What a step reduces. All randomness comes from `generator`, so a step can be repeated."""
+        """The training loss. All randomness comes from `generator`, so a step can be repeated."""
 
     def reasoner(self) -> Reasoner:
         return ModelReasoner(self)
 
     def notes(self, query: Query) -> tuple[str, ...]:  # noqa: ARG002
-        """Where the scores fall short of a query, in words."""
+        """Where the scores only approximate a query, in words."""
         return ()
 
     def cost(self, batch: Any) -> Cost:  # noqa: ARG002
-        """Of computing a batch's answers, not their scores."""
+        """The cost of computing a batch's answers, without scoring entities."""
         return Cost()
 
     @classmethod
     def expected_cost(cls, settings: Any, width: int) -> Cost:  # noqa: ARG003
-        """Of one query of average shape, on a predictor of this width: for plans."""
+        """The expected cost of an average query with a predictor of this width, for plans."""
         return Cost()
 
     @classmethod
     def trains_entities(cls, settings: Any) -> bool:  # noqa: ARG003
-        """Whether a step changes the table of entities, which is most of what it moves."""
+        """Whether a step updates the entity table, which is most of the memory traffic."""
         return True
 
 
 class ModelReasoner:
-    """A trained model that keeps nothing between questions."""
+    """A trained model without a cache."""
 
     def __init__(self, model: GradientModel) -> None:
         self.model, self.name = model, model.title
@@ -173,10 +173,10 @@ class ModelReasoner:
 
 
 def read_reasoning(given: Mapping[str, Any]) -> Reasoning:
-    """Which reasoner a table `[reasoning]` names, and its settings.
+    """The reasoner that a table `[reasoning]` names, and its settings.
 
-    They stand in a table of their own, `[reasoning.clmpt]`, or beside its name; tables of other
-    reasoners may stand there too, for when those are chosen.
+    Settings are in a table such as `[reasoning.clmpt]`, or next to the name. Tables of other
+    reasoners are ignored.
 
     >>> chosen = read_reasoning({"reasoner": "lmpnn", "lmpnn": {"epsilon": 0.2}, "clmpt": {}})
     >>> chosen.settings.epsilon, chosen.settings.conditional
@@ -187,17 +187,17 @@ def read_reasoning(given: Mapping[str, Any]) -> Reasoning:
         raise SettingError(f"'reasoner' must be of type str, not {name!r}.")
     for table in (key for key, value in given.items() if isinstance(value, Mapping)):
         if table != name and not REASONERS.is_known(table) and ":" not in table:
-            REASONERS.find(table)  # refuses it, with a name that is near
+            REASONERS.find(table)  # rejects unknown ones
     beside = {k: v for k, v in given.items() if k != "reasoner" and not isinstance(v, Mapping)}
     own = {**given.get(name, {}), **beside}
     return Reasoning(name, read_table(REASONERS.find(name).Settings, own))
 
 
 def build_model(basis: Basis, reasoning: Reasoning, seed: int) -> ReasonerModel:
-    """An untrained model. It takes over the predictor that it stands on, and may train it."""
+    """An untrained model. It takes over its predictor, and may train it further."""
     kind: Any = REASONERS.find(reasoning.reasoner)
     if kind.needs_predictor and basis.predictor is None:
-        raise SettingError(f"{kind.title} stands on a link predictor. Say which: --predictor")
+        raise SettingError(f"{kind.title} needs a link predictor: --predictor CHECKPOINT")
     generator = torch.Generator().manual_seed(seed)
     model: ReasonerModel = kind(basis, reasoning.settings, generator)
     if basis.predictor is None:

@@ -1,4 +1,4 @@
-"""What can be asked and measured: anything that scores entities as answers to queries."""
+"""The protocol of reasoners: anything that scores entities as answers to queries."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from clmpt.queries.store import QueryGroup
 
 
 class Reasoner(Protocol):
-    """Scores of all entities as answers. Safe to call from several threads at once."""
+    """Scores all entities as answers. Thread-safe."""
 
     @property
     def name(self) -> str:
-        """What tables call it."""
+        """Its name in tables."""
 
     def score(self, groups: Sequence[QueryGroup]) -> Tensor:
-        """scores_QE, a row for each query of the groups in their order; the caller's to change.
+        """scores_QE, one row per query, in the order of the groups; the caller may modify it.
 
-        The higher, the likelier, within a query; between queries scores mean nothing.
+        Higher is more likely. Scores are not comparable across queries.
         """
 
     def notes(self, query: Query) -> tuple[str, ...]:
-        """Where the scores fall short of what was asked, in words."""
+        """Where the scores only approximate the query, in words."""

@@ -1,6 +1,6 @@
-"""A reasoner's folder: its own weights, its predictor's, settings and names.
+"""A reasoner's checkpoint folder: its own weights, its predictor's, settings and names.
 
-The two sets of weights are files of their own, so which number belongs to what is never guessed.
+The model's and the predictor's weights are in separate files.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _PREDICTOR_WEIGHTS = "predictor.safetensors"
 
 @dataclass(frozen=True)
 class StoredReasoner:
-    """A model, its predictor included, and what is known about it."""
+    """A model, including its predictor, and its metadata."""
 
     model: ReasonerModel
     names: StoredNames
@@ -52,7 +52,7 @@ def is_reasoner(folder: str | Path) -> bool:
 
 
 def reasoner_is_whole(folder: Path) -> bool:
-    """Whether the files are there and no weights are cut short; reads no numbers."""
+    """Whether all files exist and no weights are truncated, without loading them."""
     try:
         about = about_reasoner(folder)
         shapes_in(folder / _WEIGHTS)
@@ -66,7 +66,7 @@ def about_reasoner(folder: str | Path) -> dict[str, Any]:
 
 
 def replace_reasoner(folder: Path, model: ReasonerModel, about: Mapping[str, Any]) -> None:
-    """Replaces the weights in a folder that has its names already, whole or not at all."""
+    """Replaces the weights in a folder that already has its names; atomic."""
     predictor = model.predictor
     kinds = {
         "reasoner": REASONERS.name_of(type(model)),
@@ -87,16 +87,16 @@ def open_reasoner(
     device: torch.device | str = "cpu",
     trust: Collection[str] = (),
 ) -> StoredReasoner:
-    """A stored model of this graph, after checks that its parts are whole and belong together.
+    """A stored model of this graph, after checking that its parts are intact and belong together.
 
-    It sees the facts that it was trained on, no others. A class that is not part of this
-    installation is imported only if `trust` names it.
+    It sees only the facts that it was trained on. A class outside this installation is imported
+    only if `trust` names it.
     """
     folder = Path(folder)
     if not is_reasoner(folder):
         raise DataError(
             f"'{folder}' has no trained reasoner (no {_ABOUT}). Train one with 'clmpt train', or "
-            "run the command that began it again."
+            "run the same command again to resume it."
         )
     about = about_reasoner(folder)
     tensors, header = open_tensors(folder / _WEIGHTS, WAY_OUT)
@@ -104,7 +104,7 @@ def open_reasoner(
     names.check_graph(graph)
     with damage_named(folder):
         if any(about[name] != kind for name, kind in header.items()):
-            raise KeyError("the weights are of another kind of model")
+            raise KeyError("the weights belong to a different kind of model")
         kind = trusted(REASONERS, about["reasoner"], trust, folder)
         reasoning = Reasoning(about["reasoner"], read_table(kind.Settings, about["reasoning"]))
         predictor = None
@@ -118,14 +118,14 @@ def open_reasoner(
 
 
 def own_state(model: ReasonerModel) -> dict[str, Tensor]:
-    """A model's parameters and buffers without its predictor's."""
+    """A model's parameters and buffers, without its predictor's."""
     lent = {id(tensor) for tensor in _tensors(model.predictor)} if model.predictor else set()
     state: dict[str, Tensor] = model.state_dict(keep_vars=True)
     return {name: tensor for name, tensor in state.items() if id(tensor) not in lent}
 
 
 def parameter_counts(folder: Path) -> tuple[int, int]:
-    """How many parameters of a stored model are trained, and how many it leaves as they are."""
+    """The numbers of trained and of frozen parameters of a stored model."""
     found = about_reasoner(folder).get("parameters")
     try:
         assert isinstance(found, dict)
@@ -135,12 +135,12 @@ def parameter_counts(folder: Path) -> tuple[int, int]:
 
 
 def _filled(basis: Basis, reasoning: Reasoning, tensors: Mapping[str, Tensor]) -> ReasonerModel:
-    """The model with these weights. One of another size is refused before it takes any memory."""
+    """The model with these weights. Rejects a size mismatch before allocating memory."""
     with torch.device("meta"):
         outline = own_state(build_model(Basis(basis.graph, _outline(basis)), reasoning, seed=0))
     wanted = {name: tuple(tensor.shape) for name, tensor in outline.items()}
     if wanted != {name: tuple(tensor.shape) for name, tensor in tensors.items()}:
-        raise KeyError("the settings are of a model of another size")
+        raise KeyError("the settings belong to a model of a different size")
     model = build_model(basis, reasoning, seed=0)
     with torch.no_grad():
         for name, tensor in own_state(model).items():
@@ -149,7 +149,7 @@ def _filled(basis: Basis, reasoning: Reasoning, tensors: Mapping[str, Tensor]) -
 
 
 def _outline(basis: Basis) -> EmbeddingPredictor | None:
-    """A predictor of the same kind and size whose tables hold no numbers."""
+    """A predictor of the same kind and size on the meta device."""
     predictor = basis.predictor
     if predictor is None:
         return None

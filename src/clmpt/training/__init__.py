@@ -1,5 +1,5 @@
-"""How models learn: steps, loops, runs that resume.
+"""Training: steps, the loop, runs that resume.
 
-Knows a model only through `reasoners/model.py` and a predictor only through its objective. What a
-step does depends only on the settings, the weights and the step's number.
+Knows models only through `reasoners/model.py` and predictors only through their objective. A step
+depends only on the settings, the weights and the step's number.
 """

@@ -1,4 +1,4 @@
-"""Training in a run folder: validated, logged, kept at its best, and safe to interrupt."""
+"""The training loop: validates, logs, keeps the best weights, and can be interrupted."""
 
 from __future__ import annotations
 
@@ -21,25 +21,25 @@ from clmpt.errors import DataError, TrainingError
 from clmpt.storage.run_folder import RunFolder
 from clmpt.training.state import load_state, save_state
 
-SAVE_SECONDS = 120.0  # how much work a kill can cost
+SAVE_SECONDS = 120.0  # the most work that a kill can lose
 
 
 @dataclass
 class Tally:
-    """What a run remembers besides its weights; saved with them."""
+    """A run's counters, saved with its weights."""
 
     steps_done: int = 0
-    loss_sum: float = 0.0  # since the last entry in the log
-    seconds: float = 0.0  # over all its parts
+    loss_sum: float = 0.0  # since the last log entry
+    seconds: float = 0.0  # including before interruptions
     best: float | None = None  # validation MRR
     best_epoch: float = 0
     worse: int = 0  # validations since the best
-    memory: int = 0  # bytes held at most
+    memory: int = 0  # peak, in bytes
 
 
 @dataclass(frozen=True)
 class Validation:
-    """How a model does on validation data. `plain` is for the log."""
+    """Validation figures. `plain` is for the log."""
 
     mrr: float
     plain: dict[str, Any]
@@ -47,8 +47,8 @@ class Validation:
 
 @dataclass(frozen=True)
 class TrainingStep:
-    """How far a run is. `loss` is the mean since the last entry in the log; `valid` is there when
-    just measured."""
+    """The progress of a run. `loss` is the mean since the last log entry; `valid` is set only
+    right after a validation."""
 
     step: int
     steps: int
@@ -69,7 +69,7 @@ class Learner(Protocol):
 
     @property
     def products_per_step(self) -> float:
-        """Operations of matrix products, roughly; 0 where nobody knows."""
+        """Operations of matrix products, roughly; 0 if unknown."""
 
     @property
     def is_sane(self) -> bool: ...
@@ -83,7 +83,7 @@ class Learner(Protocol):
 
 @dataclass(frozen=True)
 class Course:
-    """What is done between steps: when to log, to validate, and how to keep the best."""
+    """When to log and validate, and how to keep the best weights."""
 
     epochs: int
     patience: int
@@ -96,23 +96,23 @@ class Course:
 
 
 def follow(run: RunFolder, learner: Learner, course: Course) -> Generator[TrainingStep, None, None]:
-    """Takes the learner to its last step, or from where the run was interrupted.
+    """Runs the learner to its last step, resuming an interrupted run.
 
-    While it runs, PyTorch has as many threads as a step is worth, and never more than it had.
+    Meanwhile PyTorch uses as many threads as a step is worth, and never more than before.
     """
     loop = _Loop(run, learner, course)
     loop.restore()
     forget_peak_memory(course.device)
     threads = min(torch.get_num_threads(), threads_for(learner.products_per_step or math.inf))
-    with run.alone(), torch_threads(threads), _ctrl_c_noted() as stop_asked:
-        while loop.goes_on:
+    with run.alone(), torch_threads(threads), _deferred_ctrl_c() as stop_requested:
+        while loop.has_next:
             now = loop.step()
             try:
                 yield now
             except GeneratorExit:
                 loop.save()
                 raise
-            if stop_asked():
+            if stop_requested():
                 loop.save()
                 raise KeyboardInterrupt
         if not learner.steps:
@@ -134,7 +134,7 @@ class _Loop:
         self.begun = time.perf_counter() - self.tally.seconds
 
     @property
-    def goes_on(self) -> bool:
+    def has_next(self) -> bool:
         return (
             self.tally.steps_done < self.learner.steps and self.tally.worse < self.course.patience
         )
@@ -143,7 +143,7 @@ class _Loop:
         learner, tally, course = self.learner, self.tally, self.course
         loss, valid = float(learner.step()), None
         if not math.isfinite(loss):
-            raise _exploded(f"The loss became {loss} at step {learner.steps_done}", self.run.path)
+            raise _diverged(f"The loss became {loss} at step {learner.steps_done}", self.run.path)
         tally.steps_done = learner.steps_done
         tally.loss_sum += loss
         tally.seconds = time.perf_counter() - self.begun
@@ -165,7 +165,7 @@ class _Loop:
         )
 
     def pause(self, loss: float) -> Validation | None:
-        """Validates if it is time to, keeps the weights if they are the best so far, and logs."""
+        """Validates if due, keeps the weights if they are the best so far, and logs."""
         learner, tally, course = self.learner, self.tally, self.course
         done = learner.steps_done
         epoch = _plain_number(done / learner.steps_per_epoch)
@@ -178,7 +178,7 @@ class _Loop:
             else:
                 tally.worse += 1
         if not learner.is_sane:
-            raise _exploded(f"Weights grew beyond all measure by epoch {epoch}", self.run.path)
+            raise _diverged(f"The weights had diverged by epoch {epoch}", self.run.path)
         if due and tally.worse == 0:
             tally.best_epoch = epoch
             course.keep({"epoch": epoch, "valid": valid.plain if valid else None})
@@ -208,10 +208,9 @@ def _plain_number(value: float) -> float:
     return int(value) if value == int(value) else round(value, 3)
 
 
-def _exploded(what: str, out: Path) -> TrainingError:
+def _diverged(what: str, out: Path) -> TrainingError:
     return TrainingError(
-        f"{what}. What was saved before that is kept in '{out}'. Try a lower learning rate, in a "
-        "new folder."
+        f"{what}. Earlier results are kept in '{out}'. Try a lower learning rate, in a new folder."
     )
 
 
@@ -225,8 +224,8 @@ def _tally(remembered: dict[str, Any], out: Path) -> Tally:
 
 
 @contextmanager
-def _ctrl_c_noted() -> Iterator[Callable[[], bool]]:
-    """Ctrl-C is noted, for the loop to look at between steps; a second one breaks at once."""
+def _deferred_ctrl_c() -> Iterator[Callable[[], bool]]:
+    """Defers Ctrl-C until the loop checks for it between steps; a second one stops at once."""
     if threading.current_thread() is not threading.main_thread():
         yield lambda: False
         return

@@ -1,7 +1,7 @@
-"""Pre-training, step by step. Whoever drives it decides when to validate, save or stop.
+"""Pre-training, step by step. The caller decides when to validate, save or stop.
 
-What a step does depends only on the settings, the tables and the step's number, never on a
-generator's hidden state: so a run that goes on from saved tables is the run that was not stopped.
+A step depends only on the settings, the tables and the step's number, not on the state of a random
+generator: a run resumed from saved tables gives the same result as one without interruption.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from clmpt.training.stepping import (
 
 # Shapes: B questions of a batch, P all questions, K negatives
 
-_ORDER, _NEGATIVES = 0, 1  # what random numbers are for, so that no two uses share a stream
+_ORDER, _NEGATIVES = 0, 1  # purposes of random numbers, each with its own stream
 
 
 class Pretrainer:
-    """A predictor, its optimizer and how many steps they have done.
+    """A predictor, its optimizer and the number of steps done.
 
-    `result` is what training leads to: the running mean of the tables, or the predictor itself.
+    `result` is the trained predictor: the moving average of the tables, or the predictor itself.
     """
 
     def __init__(self, predictor: EmbeddingPredictor, links: Links, settings: Pretraining) -> None:
@@ -58,7 +58,7 @@ class Pretrainer:
         self._order_P: tuple[int, np.ndarray[tuple[int], np.dtype[np.int64]]] | None = None
 
     def step(self) -> Tensor:
-        """The loss before this step, on the device; reading its value there waits for the step."""
+        """Takes a step and returns the loss before it, on the device; reading its value waits."""
         settings = self.settings
         batch, negative_K = self._batch(), self._negatives()
         for group in self.optimizer.param_groups:
@@ -77,9 +77,9 @@ class Pretrainer:
 
     @torch.no_grad()
     def _average(self) -> None:
-        """Moves the running mean, which is all there is to see of training, towards the tables.
+        """Updates the moving average, which is the result of training.
 
-        It follows more closely at first: what the first steps found is soon out of date.
+        The decay is lower at first, because the tables change quickly in the first steps.
         """
         kept = min(self.settings.averaging, (1 + self.steps_done) / (10 + self.steps_done))
         tables = zip(self.result.parameters(), self.predictor.parameters(), strict=True)
@@ -88,16 +88,16 @@ class Pretrainer:
 
     @property
     def learning_rate(self) -> float:
-        """That of the next step."""
+        """The learning rate of the next step."""
         left = 1 - self.steps_done / self.steps if self.settings.decay == "linear" else 1.0
         return self.settings.learning_rate * left
 
     @property
     def epoch(self) -> int:
-        """Epochs that are finished."""
+        """The number of finished epochs."""
         return self.steps_done // self.steps_per_epoch
 
-    # --- going on where a run was -----------------------------------------------------------------
+    # --- resuming ---------------------------------------------------------------------------------
 
     def state(self) -> dict[str, Tensor]:
         found = training_state(self.predictor, self.optimizer)
@@ -127,7 +127,7 @@ class Pretrainer:
         return float(self.optimizer.param_groups[0]["lr"])
 
     def mean_loss(self, loss_sum: float, steps: int) -> float:
-        """Per fact: a last, smaller batch of an epoch adds less to the sum."""
+        """The mean per fact: an epoch's last, smaller batch contributes less."""
         return loss_sum / min(steps, self.batches_per_epoch)
 
     @property
@@ -142,7 +142,7 @@ class Pretrainer:
         )
 
     def _negatives(self) -> Tensor | None:
-        """Entities drawn for the next step, where its loss needs some."""
+        """The negatives of the next step, if its loss needs any."""
         count = self.objective.negatives(self.settings)
         if not count:
             return None

@@ -1,4 +1,4 @@
-"""`pretrain` and `train`: a run from its first step, or from where it was interrupted."""
+"""`pretrain` and `train`: start a run, or resume an interrupted one."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from clmpt.training.stepping import checksum, random_of
 from clmpt.training.trainer import Trainer
 
 _VALID_QUERIES = "valid.queries"
-_VALIDATION = 4  # what random numbers are for; see trainer.py
+_VALIDATION = 4  # a purpose of random numbers; see trainer.py
 
 
 def pretrain(
@@ -45,12 +45,12 @@ def pretrain(
     source: str = "",
     save_seconds: float = SAVE_SECONDS,
 ) -> Generator[TrainingStep, None, None]:
-    """Trains a predictor into the folder `out`, or resumes the run that was interrupted there.
+    """Trains a predictor in the folder `out`, or resumes the run interrupted there.
 
-    Yields after every step; nothing happens until it is iterated. Trains on the split 'train' (or
-    the first) and keeps what does best on 'valid'; without such a split, the last epoch. Ctrl-C
-    and leaving the loop save first, and after a kill the state saved last is resumed: the weights
-    end up the same, bit by bit, as without a stop.
+    A generator that yields after every step: nothing happens until it is iterated. Trains on the
+    split 'train' (or the first) and keeps the best epoch on 'valid', or the last one without such
+    a split. Ctrl-C and leaving the loop save the state first; after a kill, the run resumes from
+    the last saved state. The final weights are bit for bit the same as without interruption.
     """
     facts = train_split(graph)
     predictor = fresh_predictor(graph, settings).to(find_device(settings.device))
@@ -95,11 +95,11 @@ def train(
     valid: QuerySet | None = None,
     save_seconds: float = SAVE_SECONDS,
 ) -> Generator[TrainingStep, None, None]:
-    """Trains a reasoner into the folder `out`, or resumes the run that was interrupted there.
+    """Trains a reasoner in the folder `out`, or resumes the run interrupted there.
 
-    The predictor is taken over: with trainable embeddings it changes. What does best on `valid` is
-    kept; without it, on queries of the same shapes sampled from the graph's split 'valid', and
-    without such a split the last weights. See `pretrain` for the rest.
+    The predictor is taken over: trainable embeddings change in place. Keeps the best weights on
+    `valid`, by default queries of the same shapes sampled from the graph's split 'valid'; without
+    such a split, the last weights. See `pretrain` for the rest.
     """
     out, device = Path(out), find_device(settings.device)
     for group in (*queries.groups, *(valid.groups if valid is not None else ())):
@@ -155,7 +155,7 @@ def _identity(
     reasoning: Reasoning,
     settings: Training,
 ) -> dict[str, Any]:
-    """What a run must share with another to be the same one."""
+    """What identifies a run: it resumes only if all of this is unchanged."""
     stands_on = None
     if predictor is not None:
         model = PREDICTORS.name_of(type(predictor))
@@ -178,7 +178,7 @@ def _learner(model: ReasonerModel, queries: QuerySet, settings: Training) -> Lea
 
 
 class _NoSteps:
-    """For a model that learns nothing by steps: it is tuned on validation queries and kept."""
+    """For a model that takes no training steps: it is only tuned on validation queries."""
 
     steps, steps_per_epoch, steps_done = 0, 1, 0
     is_sane, last_learning_rate, products_per_step = True, 0.0, 0.0
@@ -193,13 +193,13 @@ class _NoSteps:
         return {}
 
     def restore(self, state: Mapping[str, Tensor], steps_done: int) -> None:
-        """There is nothing to restore."""
+        """Nothing to restore."""
 
 
 def _validation_queries(
     graph: KnowledgeGraph, queries: QuerySet, valid: QuerySet | None, settings: Training
 ) -> list[QueryGroup]:
-    """A fixed number of queries of each shape that have hard answers."""
+    """A fixed number of queries with hard answers, for each shape."""
     chosen = []
     if valid is not None:
         for number, group in enumerate(valid.groups):

@@ -1,4 +1,4 @@
-"""What a run needs to resume, all of one moment: tensors and numbers in one file."""
+"""The state that a run resumes from: tensors and counters in one file."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def save_state(run: RunFolder, tensors: Mapping[str, Tensor], progress: Mapping[
 
 
 def load_state(run: RunFolder) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
-    """What was saved last. What was logged after that moment is cut off: it is logged again."""
+    """The last saved state. Later log entries are removed, since they will be logged again."""
     if not run.state.exists():
         run.cut_log(0)
         return None

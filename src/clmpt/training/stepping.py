@@ -1,4 +1,4 @@
-"""What all training by steps shares: its state, laid out flat, and random numbers by step."""
+"""Shared by all training: its state as a flat dict, and random numbers by step."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _LARGEST = 1e6
 
 
 def random_of(seed: int, purpose: int, number: int) -> np.random.Generator:
-    """Random numbers for one use in one step: no state that would have to be saved."""
+    """Random numbers for one purpose in one step, so that there is no state to save."""
     return np.random.default_rng([seed, purpose, number])
 
 
@@ -29,7 +29,7 @@ def trained(model: nn.Module) -> dict[str, nn.Parameter]:
 
 
 def training_state(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
-    """All that the next steps depend on, besides settings and data."""
+    """Everything that the next steps depend on, besides settings and data."""
     found: dict[str, Tensor] = {f"model.{n}": p.detach() for n, p in trained(model).items()}
     for number, (_, slots) in enumerate(sorted(optimizer.state_dict()["state"].items())):
         for name, value in slots.items():
@@ -40,7 +40,7 @@ def training_state(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[s
 def restore_training(
     model: nn.Module, optimizer: torch.optim.Optimizer, state: Mapping[str, Tensor]
 ) -> None:
-    """Goes on from a state; refuses one of another model, graph or way of training."""
+    """Restores a state; rejects one of another model, graph or optimizer."""
     expected = {f"model.{name}": p.shape for name, p in trained(model).items()}
     for number, table in enumerate(optimizer.param_groups[0]["params"]):
         expected[f"optimizer.{number}.step"] = torch.Size([])
@@ -61,11 +61,11 @@ def restore_training(
 
 
 def other_training() -> DataError:
-    return DataError("The saved state is of another training. Remove it to start again.")
+    return DataError("The saved state belongs to a different run. Remove it to start again.")
 
 
 def checksum(tensors: Iterable[Tensor]) -> int:
-    """Numbers in short: equal for the same numbers in the same order."""
+    """A checksum: equal for the same numbers in the same order."""
     found = 0
     for tensor in tensors:
         found = zlib.crc32(tensor.detach().cpu().contiguous().numpy().data, found)
@@ -73,5 +73,5 @@ def checksum(tensors: Iterable[Tensor]) -> int:
 
 
 def is_sane(model: nn.Module) -> bool:
-    """Whether no number is larger than any that a good learning rate leads to."""
+    """Whether all weights are within the range that a good learning rate leads to."""
     return all(bool((p.abs() < _LARGEST).all()) for p in trained(model).values())

@@ -1,7 +1,7 @@
-"""Training a reasoner, step by step. Whoever drives it decides when to validate, save or stop.
+"""Training a reasoner, step by step. The caller decides when to validate, save or stop.
 
-Queries stay in the arrays they were stored in; a batch takes its rows from there. What a step does
-depends only on the settings, the weights and the step's number.
+Queries stay in the arrays they are stored in, and batches take rows from there. A step depends only
+on the settings, the weights and the step's number.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from clmpt.training.stepping import is_sane, random_of, restore_training, traine
 
 # Shapes: Q queries, K negatives
 
-_ORDER, _POSITIVES, _NEGATIVES, _MODEL = range(4)  # what random numbers are for
+_ORDER, _POSITIVES, _NEGATIVES, _MODEL = range(4)  # purposes of random numbers
 _STEP_DECAY = 0.1
 
 
 class Order:
-    """Which queries make up which step: numbers of rows in the groups laid end to end."""
+    """Which queries are in which step, as row numbers of the concatenated groups."""
 
     def __init__(self, groups: Sequence[QueryGroup], settings: Training) -> None:
         self.groups, self.settings = groups, settings
@@ -69,7 +69,7 @@ class Order:
 
 
 class Trainer:
-    """A reasoner, its optimizer and how many steps they have done."""
+    """A reasoner, its optimizer and the number of steps done."""
 
     def __init__(
         self, model: GradientModel, groups: Sequence[QueryGroup], settings: Training
@@ -91,7 +91,7 @@ class Trainer:
         )
 
     def step(self) -> Tensor:
-        """The loss before this step, on the device; reading its value there waits for the step."""
+        """Takes a step and returns the loss before it, on the device; reading its value waits."""
         settings = self.settings
         groups = self.order.batch(self.steps_done)
         for group in self.optimizer.param_groups:
@@ -105,13 +105,13 @@ class Trainer:
         if settings.clip:
             torch.nn.utils.clip_grad_norm_(trained(self.model).values(), settings.clip)
         self.optimizer.step()
-        self.optimizer.zero_grad(set_to_none=True)  # now: the next step wants the memory
+        self.optimizer.zero_grad(set_to_none=True)  # now, to free the memory for the next step
         self.steps_done += 1
         return loss.detach()
 
     @property
     def learning_rate(self) -> float:
-        """That of the next step."""
+        """The learning rate of the next step."""
         settings, step = self.settings, self.steps_done
         rate = settings.learning_rate
         if step < settings.warm_up:
@@ -148,12 +148,12 @@ class Trainer:
     # --- one step ---------------------------------------------------------------------------------
 
     def positives(self, groups: Sequence[QueryGroup]) -> Ints:
-        """One answer of each query, drawn anew each time."""
+        """A random answer of each query."""
         random = random_of(self.settings.seed, _POSITIVES, self.steps_done)
         return np.concatenate([_drawn(group.easy, random) for group in groups])
 
     def negatives(self, groups: Sequence[QueryGroup]) -> Ints | None:
-        """Any entities, answers not excepted: K for each query, or for all; None: all of them."""
+        """Random entities, possibly answers: K per query or per batch; None for all entities."""
         settings = self.settings
         if settings.negatives == "all":
             return None
@@ -162,7 +162,7 @@ class Trainer:
         return random.integers(self.model.entities, size=(rows, settings.negative_count))
 
     def candidates(self, groups: Sequence[QueryGroup]) -> Candidates:
-        """What the next step tells apart."""
+        """The positives and negatives of the next step."""
         negative_QK = self.negatives(groups)
         return Candidates(
             torch.from_numpy(self.positives(groups)).to(self.device),
@@ -170,13 +170,13 @@ class Trainer:
         )
 
     def randomness(self) -> torch.Generator:
-        """All that is random in the next step, besides its candidates."""
+        """The generator for all other randomness in the next step."""
         seed = random_of(self.settings.seed, _MODEL, self.steps_done).integers(2**63)
         return torch.Generator(self.device).manual_seed(int(seed))
 
 
 def _answered(group: QueryGroup) -> QueryGroup:
-    """A group without the queries that have no answer to learn from."""
+    """The queries of a group that have answers."""
     rows = np.flatnonzero(group.easy.counts > 0)
     return group if len(rows) == len(group) else group.take(rows)
 

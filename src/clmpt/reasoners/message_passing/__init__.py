@@ -1,5 +1,5 @@
-"""CLMPT and LMPNN, and how queries are laid out for them.
+"""CLMPT and LMPNN, and how queries are batched for them.
 
-`clmpt.py` is the paper in one file; the others decide what is computed when, without changing any
-answer.
+`clmpt.py` is the paper in one file; the other files only optimise the computation and do not change
+any answer.
 """

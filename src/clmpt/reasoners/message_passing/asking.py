@@ -1,4 +1,4 @@
-"""A trained message-passing model, asked from any number of threads."""
+"""A trained message-passing model for inference from any number of threads."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
 
 class MessagePassingReasoner:
-    """A trained model that remembers states which depend on relations alone.
+    """A trained model that caches states which depend on relations alone.
 
-    Each call takes a cache of its own for as long as it runs, so calls may overlap.
+    Each call has a cache to itself while it runs, so calls may overlap.
     """
 
     def __init__(self, model: MessagePassing) -> None:
@@ -39,7 +39,7 @@ class MessagePassingReasoner:
             cache = StateCache(self.unit_ED)
         batch = lay_out_queries(groups, self.passing, cache).to(self.unit_ED.device)
         answers_GD = self.model(batch, cache=cache)
-        self.idle_caches.append(cache)  # only here: one that was interrupted has holes
+        self.idle_caches.append(cache)  # an interrupted call drops its incomplete cache
         return self.model.similarities(answers_GD, self.unit_ED, batch)
 
     def notes(self, query: Query) -> tuple[str, ...]:
@@ -47,6 +47,6 @@ class MessagePassingReasoner:
 
     @torch.no_grad()
     def trace(self, groups: Sequence[QueryGroup]) -> tuple[QueryBatch, Trace]:
-        """Every embedding and the attention that led to it, for explanations."""
+        """All intermediate embeddings and attention weights, for explanations."""
         batch = lay_out_queries(groups, self.passing).to(self.unit_ED.device)
         return batch, self.model.propagate(batch, traced=True)

@@ -1,7 +1,7 @@
-"""Cosines of answers with candidates of their own, without a copy of any candidate's embedding.
+"""Cosines of each answer with its own candidates, without copying any candidate's embedding.
 
-A gather would write [queries, candidates, width] numbers and its gradient as many again. Weighted
-sums of table rows (`embedding_bag`) give scores and gradients from the table itself.
+A gather would write [queries, candidates, width] numbers, and its gradient as many again. Weighted
+sums of table rows (`embedding_bag`) compute scores and gradients directly from the table.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from torch.nn import functional
 from clmpt.predictors.predictor import EmbeddingPredictor, look_up
 from clmpt.reasoners.model import Candidates
 
-_SHORTEST = 1e-12  # as in torch's normalize: what has no direction is like nothing
+_SHORTEST = 1e-12  # as in torch's normalize: a zero vector has cosine 0 with everything
 
 # Shapes: Q queries, G graphs, C constants, K candidates of each, U rows of a table, E entities,
 # D width
@@ -24,7 +24,7 @@ _SHORTEST = 1e-12  # as in torch's normalize: what has no direction is like noth
 
 @dataclass(frozen=True)
 class CandidateRows:
-    """Rows of the entity table with their lengths, and where a step's entities are among them."""
+    """Rows of the entity table with their norms, and the positions of a step's entities."""
 
     rows_UD: Tensor
     length_U1: Tensor
@@ -34,10 +34,10 @@ class CandidateRows:
 
 
 class CandidateTable:
-    """A predictor's entities, as a step looks them up.
+    """A predictor's entity table, for lookups in a training step.
 
-    Of a frozen table nothing is copied or computed, so a step with sampled negatives costs the
-    same however large it is. Of another the rows that a step needs are taken out, once.
+    A frozen table is used in place, so the cost of a step with sampled negatives does not depend
+    on its size. From a trainable table, the rows that a step needs are gathered once.
     """
 
     def __init__(self, predictor: EmbeddingPredictor) -> None:
@@ -65,16 +65,16 @@ class CandidateTable:
 
 
 def lengths(rows_UD: Tensor) -> Tensor:
-    """length_U1 of each row, never quite 0."""
+    """length_U1, the norm of each row, never 0."""
     return torch.linalg.vector_norm(rows_UD, dim=1, keepdim=True).clamp_min(_SHORTEST)  # type: ignore[no-any-return]
 
 
 def pair_cosines(
     unit_GD: Tensor, rows_UD: Tensor, length_U1: Tensor, candidate_GK: Tensor
 ) -> Tensor:
-    """cosines_GK of queries, normalised already, with candidates, which need not be.
+    """cosines_GK of normalised queries with candidates that need not be normalised.
 
-    Dividing the products by the candidates' lengths spares a normalised copy of the table.
+    Dividing the products by the candidates' norms avoids a normalised copy of the table.
     """
     length_GK = look_up(length_U1, candidate_GK).squeeze(-1)
     return pair_scores(unit_GD, rows_UD, candidate_GK) / length_GK
@@ -98,7 +98,7 @@ class _PairScores(torch.autograd.Function):
         ctx.save_for_backward(query_GD, rows_UD, candidate_GK)
         weight_GK = query_GD.new_zeros(candidate_GK.shape, requires_grad=True)
         with torch.enable_grad():
-            # Of the sum of w · row, the derivative by w in the query's direction is row · query.
+            # The derivative of the sum of w · row by w, along the query, is row · query.
             sum_GD = _weighted_sums(candidate_GK, rows_UD.detach(), weight_GK)
         (scores_GK,) = torch.autograd.grad(sum_GD, weight_GK, query_GD)
         return scores_GK

@@ -1,8 +1,8 @@
 """CLMPT, the paper in one file: Conditional Logical Message Passing Transformer (KDD 2024).
 
-Messages go only to variables; a transformer over a variable's messages and its own embedding
+Only variables receive messages; a transformer over a variable's messages and its own embedding
 updates it; the number of layers is the distance to the farthest constant; the free variable's final
-embedding ranks all entities by cosine. `layout.py` decides what is computed when.
+embedding ranks all entities by cosine similarity. `layout.py` schedules the computation.
 """
 
 from __future__ import annotations
@@ -40,15 +40,15 @@ from clmpt.reasoners.model import Basis, Candidates, Cost, GradientModel
 # C constants, E entities, D width, H heads, K candidates, s size of a set
 
 Sizes = tuple[tuple[int, int], ...]
-_MESSAGES = 4  # that an update receives, itself included, on average over the training shapes
+_MESSAGES = 4  # per update on average over the training shapes, including the node itself
 
 
 @dataclass(frozen=True)
 class Trace:
-    """Every message and embedding that led to the answers, by the batch's numbering of items.
+    """All messages and embeddings behind the answers, by the batch's numbering of items.
 
-    `attention` has, for each wave and each size of set in it, weights_UHss: how much each member of
-    a set (row) attended to each (column), in the last encoder block.
+    `attention` has, for each wave and each set size in it, weights_UHss: how much each member of a
+    set (row) attends to each member (column) in the last encoder block.
     """
 
     items_ID: Tensor
@@ -56,8 +56,8 @@ class Trace:
 
 
 class MessagePassing(GradientModel):
-    """What the paper shares with LMPNN: nodes that receive messages from their neighbours, layer by
-    layer. All layers share one update, so a query may have any depth."""
+    """What CLMPT shares with LMPNN: nodes receive messages from their neighbours, layer by layer.
+    All layers share the same update, so queries may have any depth."""
 
     settings: MessagePassingSettings
     predictor: EmbeddingPredictor
@@ -77,7 +77,7 @@ class MessagePassing(GradientModel):
     def update(
         self, token_TD: Tensor, sizes: Sizes, dropout: Dropout, weights: list[Tensor] | None
     ) -> Tensor:
-        """A new embedding for every set; a set's last member is the node that is updated.
+        """A new embedding for every set, whose last member is the node to update.
 
         Attention weights are appended to `weights`, if given.
         """
@@ -89,11 +89,11 @@ class MessagePassing(GradientModel):
         return PassingOptions(inverse_R, self.settings.conditional, share=share)
 
     def lay_out(self, groups: Sequence[QueryGroup]) -> QueryBatch:
-        """For training: dropout makes each update its own, so nothing is shared then."""
+        """For training, where equal updates are not shared, because dropout makes them differ."""
         return lay_out_queries(groups, self.passing(share=self.settings.dropout == 0))
 
     def messages(self, items_ID: Tensor, relations_BW: Tensor, wave: Wave) -> Tensor:
-        """What the predictor infers along each edge, from the embedding at its other end."""
+        """The predictor's inference along each edge, from the embedding at its other end."""
         return self.predictor.rho(
             look_up(items_ID, wave.source_M),
             look_up(relations_BW, wave.relation_M),
@@ -110,9 +110,9 @@ class MessagePassing(GradientModel):
         cache: StateCache | None = None,
         traced: bool = False,
     ) -> Trace:
-        """All layers. `constants_CD`: rows of the entity table, where the caller has them.
+        """Runs all layers. `constants_CD` are rows of the entity table, if the caller has them.
 
-        `cache` is what the batch was laid out with, if with any.
+        `cache` must be the one that the batch was laid out with, if any.
         """
         if constants_CD is None:
             constants_CD = look_up(self.predictor.entities_ED, batch.entity_C)
@@ -145,7 +145,7 @@ class MessagePassing(GradientModel):
         trace = self.propagate(batch, constants_CD, dropout, cache)
         return look_up(trace.items_ID, batch.answer_G)
 
-    # --- scores, and what training reduces --------------------------------------------------------
+    # --- scores and the training loss -------------------------------------------------------------
 
     def scores(self, batch: QueryBatch) -> Tensor:
         return self.similarities(self(batch), self.unit_entities(), batch)
@@ -154,12 +154,12 @@ class MessagePassing(GradientModel):
         return unit(self.predictor.entities_ED)
 
     def similarities(self, answers_GD: Tensor, unit_ED: Tensor, batch: QueryBatch) -> Tensor:
-        """scores_QE from answers' embeddings and entities' normalised ones."""
+        """scores_QE from answer embeddings and normalised entity embeddings."""
         scores_GE = unit(answers_GD) @ unit_ED.T  # eq:cosine
         return best_alternative(scores_GE, batch.query_G, batch.queries)
 
     def loss(self, batch: QueryBatch, candidates: Candidates, generator: torch.Generator) -> Tensor:
-        """NCE. The entity table is looked up once, so that it has one gradient."""
+        """The NCE loss. Looks up the entity table once, so that it has only one gradient."""
         rows = self.table.rows(batch.entity_C, candidates)
         dropout = Dropout(self.settings.dropout, generator)
         answers_GD = self(batch, look_up(rows.rows_UD, rows.constant_C), dropout)
@@ -181,7 +181,7 @@ class MessagePassing(GradientModel):
         scores_QK = best_alternative(scores_GK, batch.query_G, batch.queries)
         return nce_loss(scores_QK[:, :1], scores_QK[:, 1:], self.settings.temperature)
 
-    # --- what others need to know -----------------------------------------------------------------
+    # --- the rest of the interface ----------------------------------------------------------------
 
     def reasoner(self) -> MessagePassingReasoner:
         return MessagePassingReasoner(self)
@@ -192,7 +192,7 @@ class MessagePassing(GradientModel):
 
     @classmethod
     def label(cls, settings: MessagePassingSettings) -> str:
-        """As the paper's tables name variants: by what differs from the model as published."""
+        """The variant's name as in the paper's tables: what differs from the published model."""
         usual, named = cls.Settings(), cls.title
         assert isinstance(usual, MessagePassingSettings)
         if settings.conditional != usual.conditional:
@@ -212,7 +212,7 @@ class MessagePassing(GradientModel):
     @classmethod
     @abstractmethod
     def products_per_token(cls, settings: Any, width: int) -> float:
-        """Multiplications and additions for one token of an update."""
+        """Multiplications and additions per token of an update."""
 
     def cost(self, batch: QueryBatch) -> Cost:
         width = self.predictor.entities_ED.shape[1]
@@ -226,7 +226,7 @@ class MessagePassing(GradientModel):
 
 
 def cosine(answers_GD: Tensor, entities_ED: Tensor) -> Tensor:
-    """scores_GE: how alike each answer and each entity are, from -1 to 1."""
+    """scores_GE: the cosine similarity of each answer with each entity."""
     return unit(answers_GD) @ unit(entities_ED).T  # eq:cosine
 
 
@@ -235,8 +235,8 @@ def unit(rows_ND: Tensor) -> Tensor:
 
 
 def best_alternative(scores_GN: Tensor, query_G: Tensor, queries: int) -> Tensor:
-    """scores_QN: a union is as good as the best of its alternatives."""
-    if len(scores_GN) == queries:  # each has one alternative, and they are in order
+    """scores_QN: a union scores as high as the best of its alternatives."""
+    if len(scores_GN) == queries:  # one alternative each, in order
         return scores_GN
     best_QN = scores_GN.new_full((queries, scores_GN.shape[1]), -math.inf)
     rows_GN = query_G[:, None].expand_as(scores_GN)
@@ -244,9 +244,9 @@ def best_alternative(scores_GN: Tensor, query_G: Tensor, queries: int) -> Tensor
 
 
 def nce_loss(positive_Q1: Tensor, negative_QK: Tensor, temperature: float) -> Tensor:
-    """The mean over queries of -log of the positive's share; cosines in.
+    """The mean over queries of -log softmax of the positive, from cosines.
 
-    By logsumexp: the exponentials themselves overflow at small temperatures.
+    Uses logsumexp, since exponentials overflow at low temperatures.
     """
     cosine_QK = torch.cat([positive_Q1, negative_QK], 1) / temperature  # eq:nce-similarity
     return (cosine_QK.logsumexp(1) - cosine_QK[:, 0]).mean()  # eq:nce
@@ -256,7 +256,7 @@ def nce_loss(positive_Q1: Tensor, negative_QK: Tensor, temperature: float) -> Te
 
 
 class CLMPT(MessagePassing):
-    """Updates a node by a transformer over its messages and itself, without positions."""
+    """Updates a node with a transformer over its messages and itself, without positions."""
 
     title = "CLMPT"
     Settings = CLMPTSettings
@@ -314,12 +314,12 @@ class CLMPT(MessagePassing):
 
 
 class EncoderBlock(nn.Module):
-    """Self-attention within each set, then a feed-forward network for each of its members."""
+    """Self-attention within each set, then a feed-forward network on each member."""
 
     def __init__(self, width: int, settings: CLMPTSettings, generator: torch.Generator) -> None:
         super().__init__()
         self.heads, self.pre_norm = settings.heads, settings.norm == "pre"
-        # The authors' attention has biases in one order of norms and none in the other.
+        # The authors' attention has biases with one norm order and none with the other.
         biased = not self.pre_norm
         self.query_key_value = linear(width, width, generator, biased, maps=3)
         self.output = linear(width, width, generator, biased)
@@ -365,7 +365,7 @@ class EncoderBlock(nn.Module):
 
 
 def sets_of(token_TD: Tensor, sizes: Sizes) -> list[Tensor]:
-    """The sets of each size as one tensor_UsD; nothing is copied."""
+    """The sets of each size as one tensor_UsD, without copying."""
     parts = torch.split(token_TD, [size * count for size, count in sizes])
     return [
         part.view(-1, size, part.shape[1]) for part, (size, _) in zip(parts, sizes, strict=True)
@@ -373,14 +373,14 @@ def sets_of(token_TD: Tensor, sizes: Sizes) -> list[Tensor]:
 
 
 def _norm(width: int, settings: CLMPTSettings) -> nn.LayerNorm:
-    """With the ε of the authors' models, which differs between the two orders."""
+    """LayerNorm with the ε of the authors' models, which depends on the norm order."""
     return nn.LayerNorm(width, 1e-6 if settings.norm == "pre" else 1e-5)
 
 
 def linear(
     inside: int, outside: int, generator: torch.Generator, bias: bool = True, maps: int = 1
 ) -> nn.Linear:
-    """A linear map, or several side by side, each with Xavier's uniform weights of its own."""
+    """A linear map, or several side by side, each with its own Xavier-uniform weights."""
     made = nn.Linear(inside, outside * maps, bias)
     for part in made.weight.data.chunk(maps):
         nn.init.xavier_uniform_(part, generator=generator)

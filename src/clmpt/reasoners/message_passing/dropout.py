@@ -1,4 +1,4 @@
-"""Dropout whose randomness is the caller's, so that a step can be repeated bit by bit."""
+"""Dropout with the caller's generator, so that a step can be repeated bit for bit."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ _LEVELS = 2**16  # a probability is rounded to a multiple of 1 / _LEVELS
 
 
 class Dropout:
-    """Zeroes numbers with some probability and scales the rest up, anew with every call.
+    """Zeroes numbers with some probability and scales up the rest, with a new mask on every call.
 
-    Sixteen random bits a number: PyTorch's own draws more, and takes several times as long.
+    Draws 16 random bits per number; PyTorch's own dropout draws more and is several times slower.
 
     >>> dropout = Dropout(0.25, torch.Generator().manual_seed(0))
     >>> dropped = dropout(torch.ones(3, 3))
@@ -35,7 +35,7 @@ class Dropout:
         return dropped
 
     def relu(self, values: Tensor) -> Tensor:
-        """The same of the positive part; only the result is kept for the gradient."""
+        """Dropout of relu(values); keeps only the result for the gradient."""
         if not self.threshold:
             return functional.relu(values)
         dropped: Tensor = _DroppedRelu.apply(values, self._kept(values), self.scale)  # type: ignore[no-untyped-call]
@@ -48,12 +48,12 @@ class Dropout:
 
 
 def _mask(kept: Tensor, scale: float, like: Tensor) -> Tensor:
-    """Zeros, and the scale where a number is kept: a float product is the fastest way to drop."""
+    """The scale where a number is kept, else 0: multiplying floats is the fastest dropout."""
     return kept.to(like.dtype).mul_(scale)
 
 
 class _Dropped(torch.autograd.Function):
-    """Keeps a byte a number for the gradient, not four."""
+    """Keeps one byte per number for the gradient, not four."""
 
     @staticmethod
     def forward(ctx: Any, values: Tensor, kept: Tensor, scale: float) -> Tensor:

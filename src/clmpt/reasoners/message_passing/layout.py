@@ -1,9 +1,9 @@
-"""Many queries of any shapes -> one batch of index tensors: what is computed, from what, and when.
+"""Queries of any shapes as one batch of index tensors: what to compute, from what, and when.
 
-Layers are unrolled. An update is needed only if it can still reach a free variable, a message is
-computed once however many nodes receive it, and with `share` so are equal updates: those that
-depend on relations alone are common. All of it leaves every answer as it was. The sets that go
-through the encoder are laid end to end, those of a size together, so that nothing is padded.
+Layers are unrolled. Updates that cannot reach a free variable are skipped, and each message is
+computed once, however many nodes receive it. With `share`, so are equal updates: those that depend
+on relations alone are common. None of this changes any answer. The sets that go through the encoder
+are concatenated, grouped by size, so nothing is padded.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ from clmpt.reasoners.message_passing.unrolling import (
 # Shapes: Q queries, G graphs (a query's alternatives), I items, C constants, M messages,
 # U updates, T tokens, B relations of a batch, n queries of a group, S rows of the relation table
 #
-# Items are all that a message or update can be made of, numbered in the order they are computed:
-# the two variables' first embeddings, the constants, and wave by wave messages and updated nodes.
+# Items are the inputs of messages and updates, numbered in the order they are computed: the two
+# initial embeddings of variables, the constants, then wave by wave messages and updated nodes.
 
 
 @dataclass(frozen=True)
 class Wave:
-    """Messages that are new, then updates; none of them needs another of its kind.
+    """New messages, then updates; none depends on another one of the same wave.
 
     An update's set is its messages and, last, the node itself. `sizes` lists (size of a set, how
-    many), in the order they lie in `token_T`. What a cache holds already is not updated again:
-    `cached_V` are its numbers there. `stored_K` are the updates to store in it, as `number_K`.
+    many), in the order of `token_T`. States that the cache already has are not computed again:
+    `cached_V` are their numbers there. `stored_K` are the updates to store in it, as `number_K`.
     """
 
     source_M: Tensor
@@ -59,19 +59,19 @@ class Wave:
 
 @dataclass(frozen=True)
 class QueryBatch:
-    """All that a reasoner needs to know of some queries."""
+    """Queries, laid out for a message-passing model."""
 
     entity_C: Tensor
     relation_B: Tensor  # rows of the predictor's table
     waves: tuple[Wave, ...]
-    answer_G: Tensor  # the item that an alternative is answered with
+    answer_G: Tensor  # the item that answers each alternative
     query_G: Tensor
     queries: int
     variable_items: tuple[VariableItems, ...]
 
     @property
     def tokens(self) -> int:
-        """How many embeddings go through the encoder."""
+        """The number of embeddings that go through the encoder."""
         return sum(len(wave.token_T) for wave in self.waves)
 
     def to(self, device: torch.device) -> QueryBatch:
@@ -90,9 +90,9 @@ def _moved(record: _Record, device: torch.device) -> _Record:
 def lay_out_queries(
     groups: Sequence[QueryGroup], options: PassingOptions, cache: StateCache | None = None
 ) -> QueryBatch:
-    """The queries of all groups, in their order.
+    """A batch of the queries of all groups, in order.
 
-    A batch that was made with a cache must be answered with it before the next one is made.
+    A batch laid out with a cache must be computed with it before the next one is laid out.
 
     >>> from clmpt.logic.shapes import shape
     >>> from clmpt.queries.store import AnswerSets
@@ -139,7 +139,7 @@ def _parts(groups: Sequence[QueryGroup], options: PassingOptions) -> Iterator[Un
             yield UnrolledQueries((number, alternative), graph, group, query_n, options)
 
 
-# --- all shapes together --------------------------------------------------------------------------
+# --- joining all shapes ---------------------------------------------------------------------------
 
 
 _Messages = tuple[Tensor, Tensor, Tensor, Tensor]  # source, relation, to head, negated
@@ -159,14 +159,14 @@ class _Layout:
         self.message_key: dict[int, tuple[int, ...]] = {}
 
     def wave(self, parts: list[UnrolledQueries], layer: int) -> Wave:
-        """The next layer's messages and updates, of all parts that are that deep."""
+        """The next layer's messages and updates, for all parts that have this layer."""
         messages, sets = self.sets(parts, layer)
         return self.updates(messages, sets, layer)
 
     def sets(
         self, parts: list[UnrolledQueries], layer: int
     ) -> tuple[_Messages, dict[int, list[_Sets]]]:
-        """New messages, and by their size the sets of each node to update."""
+        """New messages, and the sets of the nodes to update, by size."""
         due = [
             (part, update)
             for part in parts
@@ -188,7 +188,7 @@ class _Layout:
         return messages, sets
 
     def updates(self, messages: _Messages, sets: dict[int, list[_Sets]], layer: int) -> Wave:
-        """Numbers the updated nodes: first what the cache holds, then what is computed."""
+        """Numbers the updated nodes: first those in the cache, then those to compute."""
         found = {
             size: self.distinct_rows(np.concatenate([row for *_, row in sets[size]]))
             for size in sorted(sets)
@@ -230,7 +230,7 @@ class _Layout:
         )
 
     def numbers(self, rows: Ints) -> tuple[Ints, Bools]:
-        """Numbers in the cache of updates by relations alone, -1 of others; and which are to do."""
+        """Cache numbers of updates that depend on relations alone, or -1; and which to compute."""
         number_U, new_U = np.full(len(rows), -1), np.ones(len(rows), np.bool_)
         if self.cache is None:
             return number_U, new_U
@@ -246,7 +246,7 @@ class _Layout:
     def code(
         self, part: UnrolledQueries, source: int, edge: int, to_head: bool, layer: int
     ) -> Ints:
-        """A message as one number: equal numbers, equal messages."""
+        """A message encoded as one number; equal messages have equal codes."""
         item_n = part.item_before(source, layer)
         to_head_n = part.backwards[edge] != to_head
         negated = part.graph.edges[edge].negated
@@ -254,7 +254,7 @@ class _Layout:
         return code
 
     def messages(self, codes: list[Ints]) -> tuple[_Messages, list[Ints]]:
-        """The messages that were not computed before, and the item of every one asked for."""
+        """The messages not computed before, and the items of all requested messages."""
         wanted, place = _distinct(codes)
         new = wanted[~np.isin(wanted, self.code_N, assume_unique=True)]
         code_N = np.concatenate([self.code_N, new])
@@ -275,7 +275,7 @@ class _Layout:
         return message, [item_of[at] for at in place]
 
     def note_keys(self, code_M: Ints) -> None:
-        """Notes the new messages, the last items so far, whose source the cache can know."""
+        """Records the cache keys of the new messages (the last items) whose source has one."""
         first = self.items - len(code_M)
         for at, code in enumerate(code_M.tolist()):
             source, relation = divmod(code // 4, self.relations)
@@ -285,7 +285,7 @@ class _Layout:
                 self.message_key[first + at] = (number, row, code % 4)
 
     def distinct_rows(self, rows: Ints) -> tuple[Ints, Ints]:
-        """Sets without repetitions where those are shared, and where each went."""
+        """Distinct sets if they are shared, and the position of each original set."""
         if not self.share:
             return rows, np.arange(len(rows))
         code = np.zeros(len(rows), np.int64)
@@ -296,7 +296,7 @@ class _Layout:
 
 
 def _distinct(arrays: list[Ints]) -> tuple[Ints, list[Ints]]:
-    """The values of some arrays, sorted, and for each array where its values went."""
+    """The sorted distinct values of several arrays, and the positions of each array's values."""
     found, place = np.unique(_joined(arrays), return_inverse=True)
     return found, np.split(place, np.cumsum([len(array) for array in arrays])[:-1])
 

@@ -1,4 +1,4 @@
-"""LMPNN (Wang et al., ICLR 2023), CLMPT's nearest relative: updates by a sum and an MLP."""
+"""LMPNN (Wang et al., ICLR 2023), the model that CLMPT builds on: updates by a sum and an MLP."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from clmpt.reasoners.model import Basis
 
 # Shapes: T tokens, U updates, D width, F hidden width, s size of a set
 
-_MESSAGES = 4  # that are added up before they pass through the MLP, on average
+_MESSAGES = 4  # summed before they pass through the MLP, on average
 
 
 class LMPNN(MessagePassing):
-    """Updates a node by an MLP of the sum of its messages and ε times itself, as in GIN."""
+    """Updates a node with an MLP on the sum of its messages and ε times itself, as in GIN."""
 
     title = "LMPNN"
     Settings = LMPNNSettings

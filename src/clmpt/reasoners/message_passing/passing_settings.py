@@ -1,4 +1,4 @@
-"""The settings of CLMPT and LMPNN, and what suits a graph of some size."""
+"""The settings of CLMPT and LMPNN, and suggestions by graph size."""
 
 from __future__ import annotations
 
@@ -14,15 +14,13 @@ class MessagePassingSettings(Settings):
 
     conditional: bool = setting(True, "no messages to constants, which keep their embeddings")
     feed_forward: int = setting(1024, "width of the hidden layer", least=1)
-    dropout: float = setting(0.1, "share of numbers zeroed in training", least=0, below=1)
-    penalty: float = setting(
-        0.0, "λ of the one-hop inference; 0 leaves out its denominator", least=0
-    )
+    dropout: float = setting(0.1, "dropout probability", least=0, below=1)
+    penalty: float = setting(0.0, "λ of the one-hop inference; 0 omits its denominator", least=0)
     frozen: bool = setting(False, "do not train the predictor's embeddings further")
     variable_scale: float = setting(
-        1.0, "variables' initial embeddings are drawn from 0 to this", least=0
+        1.0, "initial embeddings of variables are uniform from 0 to this", least=0
     )
-    temperature: float = setting(0.05, "T of the loss", above=0)
+    temperature: float = setting(0.05, "temperature T of the loss", above=0)
 
 
 @dataclass(frozen=True)
@@ -30,11 +28,11 @@ class CLMPTSettings(MessagePassingSettings):
     """CLMPT's own settings."""
 
     encoder_layers: int = setting(2, "blocks of the transformer encoder", least=1)
-    heads: int = setting(8, "of its self-attention", least=1)
-    pooling: Literal["mean", "sum", "max"] = setting("mean", "of a set's members")
-    norm: Literal["pre", "post"] = setting("pre", "before or after attention and feed-forward")
+    heads: int = setting(8, "attention heads", least=1)
+    pooling: Literal["mean", "sum", "max"] = setting("mean", "of the encoder's output")
+    norm: Literal["pre", "post"] = setting("pre", "layer norm before or after each sublayer")
     branch_scale: float = setting(
-        1.0, "initial scale of what attention and feed-forward add; 0: nothing yet", least=0
+        1.0, "initial scale of the residual branches; 0: the identity", least=0
     )
 
 
@@ -51,7 +49,7 @@ _SMALL = {"temperature": 0.1, "frozen": False}
 
 
 def suggested_settings(entities: int) -> dict[str, Any]:
-    """For both models: what `fit` starts from, by the size of the graph."""
+    """Defaults of `fit` for both models, by graph size."""
     if entities <= 200:
         return {**_SMALL, "feed_forward": 128}
     if entities <= 5_000:
@@ -62,6 +60,6 @@ def suggested_settings(entities: int) -> dict[str, Any]:
 
 
 def suggested_encoder(entities: int) -> dict[str, Any]:
-    """The same for CLMPT's transformer."""
+    """Defaults of `fit` for CLMPT's transformer, by graph size."""
     small = {"heads": 4, "norm": "post"} if entities <= 5_000 else {}
     return {"encoder_layers": 1, **small}

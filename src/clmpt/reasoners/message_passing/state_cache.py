@@ -1,8 +1,8 @@
-"""States that depend on relations alone, kept from one batch to the next at inference.
+"""A cache of states that depend on relations alone, kept between batches at inference.
 
-The first update of a free variable receives nothing but the existential variable's initial
-embedding along a relation: the same for every query that ends in that relation. A cache belongs to
-one model whose weights do not change, and to one thread at a time.
+In its first update a free variable often receives only the existential variable's initial embedding
+along a relation: the same for every query that ends in that relation. A cache belongs to one model
+whose weights do not change, and to one thread at a time.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from torch import Tensor
 _MOST_NUMBERS = 2**24  # 64 MiB of embeddings in single precision
 _MOST_KEYS = 2**17
 
-Key = tuple[tuple[tuple[int, ...], ...], int]  # an update's messages, and the node itself
+Key = tuple[tuple[tuple[int, ...], ...], int]  # an update's messages and the node itself
 
 
 class StateCache:
-    """Numbers for updates by what they are made of, and the embeddings they led to.
+    """Numbers updates by their inputs, and stores the resulting embeddings.
 
-    Numbers 0 and 1 are the two variables' initial embeddings, which need no room here.
+    Numbers 0 and 1 are the two initial embeddings of variables, which are not stored here.
     """
 
     def __init__(self, like_ED: Tensor) -> None:
@@ -28,7 +28,7 @@ class StateCache:
         self.rows_ND = like_ED.new_empty(0, width)
 
     def find(self, key: Key) -> tuple[int, bool]:
-        """An update's number, and whether it is new; -1 where there is no room for another."""
+        """An update's number, and whether it is new; -1 if the cache is full."""
         found = self.number.get(key)
         if found is not None:
             return found, False
@@ -41,7 +41,7 @@ class StateCache:
         return self.rows_ND[number_V - 2]
 
     def store(self, number_V: Tensor, rows_VD: Tensor) -> None:
-        """Stores embeddings under numbers that `find` called new."""
+        """Stores embeddings under numbers that `find` reported as new."""
         if len(self.number) > len(self.rows_ND):
             rows = min(max(2 * len(self.number), 64), self.most)
             room = self.rows_ND.new_zeros(rows, self.rows_ND.shape[1])

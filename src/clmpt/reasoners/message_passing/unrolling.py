@@ -1,6 +1,6 @@
-"""One shape, unrolled: which node receives which messages in which layer, and for which queries.
+"""One shape, unrolled: which node receives which messages in which layer.
 
-An update is needed only if it can still reach the free variable. Nothing here is a tensor.
+Updates that cannot reach the free variable are skipped. Nothing here is a tensor.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from clmpt.queries.templates import filled
 
 # Shapes: n queries of a group, R relations
 #
-# Items are all that a message or update can be made of; the first are the variables' first
-# embeddings and the constants. `layout.py` numbers the rest.
+# Items are the inputs of messages and updates; the first are the initial embeddings of variables
+# and the constants. `layout.py` numbers the rest.
 
 EXISTENTIAL, FREE, FIRST_CONSTANT = 0, 1, 2
 
@@ -30,16 +30,16 @@ class PassingOptions:
     """How messages are passed. `inverse_R`: a relation's inverse row, or -1 (see predictors)."""
 
     inverse_R: Ints
-    conditional: bool = True  # constants get no messages and keep their embeddings
-    prune: bool = True  # only updates that can reach the free variable
-    share: bool = True  # equal updates once; not for dropout, which makes each its own
+    conditional: bool = True  # constants receive no messages and keep their embeddings
+    prune: bool = True  # skip updates that cannot reach the free variable
+    share: bool = True  # compute equal updates once; not with dropout, which makes them differ
 
 
 @dataclass(frozen=True)
 class VariableItems:
-    """Where a variable's embeddings are: its item in every query of a group, layer by layer.
+    """The items of a variable's embeddings in every query of a group, layer by layer.
 
-    Layers whose update cannot reach the free variable are missing.
+    Layers whose update cannot reach the free variable are absent.
     """
 
     group: int
@@ -84,7 +84,7 @@ def schedule(graph: QueryGraph, conditional: bool, prune: bool) -> tuple[tuple[U
 
 
 class UnrolledQueries:
-    """One alternative of a group's queries: its graph, and for each query what fills it."""
+    """One alternative of a group's queries: its graph, and each query's constants and relations."""
 
     def __init__(
         self,
@@ -114,7 +114,7 @@ class UnrolledQueries:
             self.backwards.append(backwards_n)
 
     def item_before(self, node: int, layer: int) -> Ints:
-        """A node's item when a layer begins."""
+        """A node's item at the start of a layer."""
         while (node, layer - 1) not in self.item:
             layer -= 1
         return self.item[node, layer - 1]
@@ -129,9 +129,9 @@ class UnrolledQueries:
 def _oriented(directed_n: Ints, nearer: int, inverse_R: Ints) -> tuple[Ints, Bools]:
     """The row that projects an atom towards the free variable, and whether its ends are swapped.
 
-    A predictor is trained to project from head to tail. So an atom that is written the other way
-    round is read by its inverse where that has a row of its own; `nearer` is above 0 where the
-    tail is the end nearer to the free variable, and 0 where neither is.
+    A predictor is trained to project from head to tail. So an atom that points away from the free
+    variable is replaced by its inverse if that has a row of its own; `nearer` is above 0 if the
+    tail is nearer to the free variable, and 0 if neither end is.
     """
     relations = len(inverse_R)
     relation_n, backwards_n = directed_n % relations, directed_n >= relations
