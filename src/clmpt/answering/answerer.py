@@ -9,11 +9,11 @@ from typing import Literal
 
 import torch
 
-from clmpt.answering.model_folder import GRAPH, REASONER, graph_of, reasoner_in, weights_in
+from clmpt.answering.model_folder import REASONER, graph_of, reasoner_in, weights_in
 from clmpt.compute.devices import find_device
 from clmpt.errors import DataError
 from clmpt.graph.knowledge_graph import KnowledgeGraph
-from clmpt.graph.opening import open_graph
+from clmpt.graph.opening import GRAPH, open_graph
 from clmpt.graph.splits import train_split
 from clmpt.graph.stored_names import StoredNames
 from clmpt.logic.formula import Query

@@ -9,15 +9,14 @@ import torch
 
 from clmpt.errors import DataError
 from clmpt.graph.knowledge_graph import KnowledgeGraph
+from clmpt.graph.opening import GRAPH
 from clmpt.predictors.predictor_folder import is_predictor, open_predictor
 from clmpt.reasoners.beam_search import BeamSearch
 from clmpt.reasoners.reasoner import Reasoner
 from clmpt.reasoners.reasoner_folder import is_reasoner, open_reasoner
 from clmpt.storage.run_folder import is_begun, is_finished, source_of
 
-# A fitted model's folder: a graph, and a reasoner for it.
-GRAPH = "graph"
-REASONER = "reasoner"
+REASONER = "reasoner"  # in a fitted model's folder, beside its graph
 
 
 def reasoner_in(

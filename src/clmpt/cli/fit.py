@@ -9,7 +9,6 @@ from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
-from clmpt.answering.model_folder import GRAPH
 from clmpt.cli.following import memory_named
 from clmpt.cli.graphs import read_sources
 from clmpt.cli.output import (
@@ -35,6 +34,7 @@ from clmpt.experiments.fitting import (
 )
 from clmpt.experiments.recipes import Fitting, read_recipe
 from clmpt.graph.knowledge_graph import KnowledgeGraph
+from clmpt.graph.opening import GRAPH
 from clmpt.graph.readers import split_and_path
 from clmpt.graph.splitting import MOST_HIDDEN
 from clmpt.registry import REASONERS

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from clmpt.answering.answerer import Answerer
-from clmpt.answering.model_folder import GRAPH, REASONER
+from clmpt.answering.model_folder import REASONER
 from clmpt.experiments.costs import (
     BEAM_ROWS,
     idle_peak,
@@ -36,7 +36,7 @@ from clmpt.experiments.stages import (
     stored_reasoner,
 )
 from clmpt.graph.knowledge_graph import KnowledgeGraph
-from clmpt.graph.opening import open_graph
+from clmpt.graph.opening import GRAPH, open_graph
 from clmpt.graph.splits import FULL, OBSERVED, has_facts, train_split
 from clmpt.graph.splitting import hold_out, in_one_split
 from clmpt.logic.shapes import EPFO, NEGATION, shape

@@ -22,6 +22,7 @@ from clmpt.storage.arrays import open_array, save_array
 from clmpt.storage.files import new_folder, open_json, save_json
 
 _FORMAT = "clmpt graph 1"
+_ABOUT = "graph.json"
 CHECKED_EDGES = 2**24  # up to this many, opening checks every number; beyond, only the sizes
 _MANY = 200_000  # names; up to this many, all are searched for one with the same ending
 _LISTED = 5  # how many candidates an ambiguous label shows
@@ -116,16 +117,16 @@ class KnowledgeGraph:
         folder = Path(folder)
         if not folder.is_dir():
             raise DataError(f"There is no graph folder '{folder}'. Make one with 'clmpt import'.")
-        if not (folder / "graph.json").exists():
+        if not is_stored_graph(folder):
             raise DataError(
                 f"'{folder}' is not a stored graph. Import it first: "
                 f"clmpt import {folder} --out NEW_FOLDER"
             )
-        about = open_json(folder / "graph.json")
+        about = open_json(folder / _ABOUT)
         try:
             return _opened(folder, about)
         except (KeyError, TypeError, AttributeError) as error:
-            raise DataError(f"'{folder}/graph.json' is damaged: {error!r}.") from None
+            raise DataError(f"'{folder / _ABOUT}' is damaged: {error!r}.") from None
 
     def save(self, folder: str | Path) -> None:
         """Writes the folder that `open` reads; never overwrites an existing one."""
@@ -142,7 +143,7 @@ class KnowledgeGraph:
                 save_names(scratch, f"{stem}_names", vocabulary.names)
                 if vocabulary.labels:
                     save_names(scratch, f"{stem}_labels", vocabulary.labels)
-            save_json(scratch / "graph.json", self.about)
+            save_json(scratch / _ABOUT, self.about)
 
     @cached_property
     def fingerprint(self) -> str:
@@ -259,6 +260,10 @@ class KnowledgeGraph:
     def labels(self, entities: Iterable[int]) -> list[str]:
         """What to show a user for each entity: its label, or its name if it has none."""
         return [self.entities.label(entity) for entity in entities]
+
+
+def is_stored_graph(folder: Path) -> bool:
+    return (folder / _ABOUT).exists()
 
 
 def find_inverses(index: EdgeIndex) -> Ints:

@@ -7,9 +7,11 @@ from pathlib import Path
 
 from clmpt.errors import DataError
 from clmpt.graph.benchmark_folders import name_file, read_betae_graph, read_lmpnn_graph
-from clmpt.graph.knowledge_graph import KnowledgeGraph
+from clmpt.graph.knowledge_graph import KnowledgeGraph, is_stored_graph
 from clmpt.graph.readers import RDF_SUFFIXES, TEXT_SUFFIXES, read_graph
 from clmpt.graph.splits import SPLITS
+
+GRAPH = "graph"  # where a fitted model's folder keeps its graph
 
 
 def open_graph(path: str | Path) -> KnowledgeGraph:
@@ -18,10 +20,9 @@ def open_graph(path: str | Path) -> KnowledgeGraph:
     path = Path(path)
     if os.path.isfile(path):  # unlike Path.is_file, it never raises
         return read_graph([path])[0]
-    if (path / "graph.json").exists():
-        return KnowledgeGraph.open(path)
-    if (path / "graph" / "graph.json").exists():
-        return KnowledgeGraph.open(path / "graph")
+    for folder in (path, path / GRAPH):
+        if is_stored_graph(folder):
+            return KnowledgeGraph.open(folder)
     if (path / "kgindex.json").exists():
         return read_lmpnn_graph(path)
     if name_file(path, "ent"):
