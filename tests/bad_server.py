@@ -1,4 +1,4 @@
-"""A server that cuts, stalls and lies, on this machine."""
+"""A local server that truncates, stalls and lies."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Answer = Callable[["Handler"], None]
 
 
 class Handler(BaseHTTPRequestHandler):
-    """Answers the first requests as the test says, the rest properly."""
+    """Misbehaves on the first requests as the test specifies, then answers properly."""
 
     server: Server
 
@@ -69,7 +69,7 @@ def proper(handler: Handler) -> None:
 
 
 def cut(handler: Handler) -> None:
-    """Closes in the middle of what it promised."""
+    """Closes the connection before the promised end."""
     handler.head(200, len(CONTENT))
     handler.wfile.write(CONTENT[:300_000])
 
@@ -82,7 +82,7 @@ def cut_again(handler: Handler) -> None:
 
 
 def cut_in_pieces(handler: Handler) -> None:
-    """Promises no length, and closes before the last piece."""
+    """Sends chunks without a length, and closes before the last one."""
     handler.protocol_version = "HTTP/1.1"
     handler.send_response(200)
     handler.send_header("ETag", '"one"')
@@ -121,7 +121,7 @@ def another_length(handler: Handler) -> None:
 
 
 def promises_less(handler: Handler) -> None:
-    """Says nothing of the length in a way that can be believed: sends more, unframed."""
+    """Declares a shorter range than it sends, without a Content-Length."""
     start = 0
     handler.wfile.write(
         b'HTTP/1.0 206 Partial Content\r\nETag: "one"\r\n'

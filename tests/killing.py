@@ -1,4 +1,4 @@
-"""Processes that are killed in the middle of their work, and proof that they were."""
+"""Kills processes in the middle of their work, and checks that it did."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ _LONGEST = 100.0  # seconds that a test waits
 
 
 def saving_often(call: str) -> list[str]:
-    """A command that runs a call of `pretrain` or `train` to its end, saving all the time.
+    """A command that runs a call of `pretrain` or `train` to its end, saving often.
 
-    The words behind it are `sys.argv[1:]` for the call, which may say `SAVE_SECONDS`.
+    Further arguments are `sys.argv[1:]` in the call, which may use `SAVE_SECONDS`.
     """
     script = (
         "import json, sys\n"
@@ -33,7 +33,7 @@ def saving_often(call: str) -> list[str]:
 
 
 def wait_for(condition: Callable[[], object], process: subprocess.Popen[str]) -> None:
-    """Waits until something holds; fails if the process ends first."""
+    """Waits for a condition; fails if the process ends first."""
     deadline = time.monotonic() + _LONGEST
     while not condition():
         assert process.poll() is None, process.communicate()
@@ -48,7 +48,7 @@ def started(command: Sequence[str]) -> subprocess.Popen[str]:
 
 
 def killed_when(condition: Callable[[], object], command: Sequence[str], later: float = 0) -> None:
-    """Starts a command and kills it, `later` seconds after something holds."""
+    """Starts a command and kills it `later` seconds after the condition is met."""
     process = started(command)
     wait_for(condition, process)
     time.sleep(later)
@@ -58,7 +58,7 @@ def killed_when(condition: Callable[[], object], command: Sequence[str], later: 
 
 
 def interrupted_when(condition: Callable[[], object], command: Sequence[str]) -> str:
-    """Starts a command and presses Ctrl-C; what it said on standard error."""
+    """Starts a command, interrupts it with Ctrl-C, and returns its standard error."""
     process = started(command)
     wait_for(condition, process)
     process.send_signal(signal.SIGINT)
@@ -69,7 +69,7 @@ def interrupted_when(condition: Callable[[], object], command: Sequence[str]) ->
 
 
 class SavedAgain:
-    """Whether a file was written since it was last asked and found so."""
+    """Whether a file has been written again since the last time this was true."""
 
     def __init__(self, path: Path) -> None:
         self.path, self.seen = path, set[int]()

@@ -21,7 +21,7 @@ def reasoning(**given: Any) -> Reasoning:
 
 
 def basis_of(predictor: EmbeddingPredictor) -> Basis:
-    """A predictor with a graph of its size, whose one fact nobody reads."""
+    """A predictor with a graph of its size and one unused fact."""
     sizes = {"entity": len(predictor.entities_ED), "relation": len(predictor.inverse_R)}
     entities, relations = (
         Vocabulary(kind, NameTable.of(f"{kind}{number}" for number in range(size)))

@@ -1,4 +1,4 @@
-"""Models that nobody in the package knows of, each unlike CLMPT in its own way."""
+"""Custom models, each different from CLMPT in its own way."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ Box = tuple[Tensor, Tensor]  # centre_nD and extent_nD
 
 
 class Boxes(GradientModel):
-    """A set of entities is a box, what is negated is ignored, a union is its best part."""
+    """Sets of entities are boxes; negation is ignored; a union takes its best branch."""
 
     title, Settings, needs_predictor = "Boxes", BoxSettings, False
 
@@ -111,11 +111,11 @@ class Boxes(GradientModel):
 
 @dataclass(frozen=True)
 class KnownSettings(Settings):
-    popular: float = setting(0.1, "how much an entity's degree counts, before tuning", least=0)
+    popular: float = setting(0.1, "weight of an entity's degree, before tuning", least=0)
 
 
 class Known(ReasonerModel):
-    """What follows from the facts is true; for the rest the better connected is the likelier."""
+    """Answers that follow from the facts come first, then entities by degree."""
 
     title, Settings, needs_predictor = "Known", KnownSettings, False
     weights = (0.0, 0.25, 0.5)
@@ -152,10 +152,10 @@ class KnownReasoner:
         return self.exact.score(groups) + self.weight * self.popular_E
 
     def notes(self, query: Query) -> tuple[str, ...]:  # noqa: ARG002
-        return ("Degrees do not know what was asked.",)
+        return ("Degrees do not depend on the query.",)
 
 
-# --- one made of two others -----------------------------------------------------------------------
+# --- a combination of two models ------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -165,7 +165,7 @@ class BothSettings(Settings):
 
 
 class Both(GradientModel):
-    """CLMPT, with what is known on top."""
+    """CLMPT combined with known answers."""
 
     title, Settings = "Both", BothSettings
 

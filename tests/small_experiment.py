@@ -41,12 +41,12 @@ validation_queries = 5
 
 
 def arguments(home: Path, out: Path, *more: str) -> list[str]:
-    """The command line that does it."""
+    """The arguments of `clmpt reproduce`."""
     data = str(home / "NELL-betae")
     recipe = str(home / "tiny.toml")
     return ["reproduce", recipe, "--data", data, "--out", str(out), "--workers", "1", *more]
 
 
 def figures(out: Path) -> dict[str, Any]:
-    """All that reports say but for what they cost."""
+    """The content of all reports, without costs."""
     return {entry.name: entry.report for entry in entries_in(out)}

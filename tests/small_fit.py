@@ -32,7 +32,7 @@ TABLES = {
 
 
 def fit_words(folder: Path, out: str, *more: str) -> list[str]:
-    """The command line that fits the facts of a folder."""
+    """The arguments of `clmpt fit` for the facts in a folder."""
     recipe = ["--recipe", str(folder / "quick.toml"), "--device", "cpu"]
     return ["fit", str(folder / "facts.tsv"), "--out", str(folder / out), *recipe, *more]
 

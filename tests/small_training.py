@@ -1,4 +1,4 @@
-"""Training that takes moments: forty entities, five relations, a model of a few numbers."""
+"""A very small training setup: forty entities, five relations, a tiny model."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Small folders under the names of the published benchmarks, so that documents can be run."""
+"""Small stand-ins for the published benchmarks, so that documents can be run."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ COUNT = 5
 
 
 def make_stand_ins(folder: Path) -> None:
-    """Benchmark folders and files that a reader would have, in small."""
+    """Small versions of the benchmark folders and files that the documents use."""
     graph = _graph()
     for name in NAMES:
         _write_betae(graph, folder / name)

@@ -1,4 +1,4 @@
-"""What is computed for a query, from what, and how much of it."""
+"""Batching of queries: what is computed, from what, and how much."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_encoder_tokens_of_a_query(name: str, all_layers: int, needed: int) -> N
     assert lay_out_queries([group(name)], PASSING).tokens == needed
 
 
-def test_shapes_in_one_batch_need_what_they_need_alone() -> None:
+def test_batching_shapes_together_costs_no_more_than_separately() -> None:
     groups = [group(name, 3, seed) for seed, name in enumerate(("3p", "1p", "up", "pni"))]
     batch = lay_out_queries(groups, PASSING)
     assert batch.tokens == 3 * (15 + 2 + 14 + 9)
@@ -56,7 +56,7 @@ def test_shapes_in_one_batch_need_what_they_need_alone() -> None:
     assert batch.query_G.tolist() == [0, 1, 2, 3, 4, 5, 6, 7, 8, 6, 7, 8, 9, 10, 11]
 
 
-def test_a_constant_s_message_is_computed_once_and_none_goes_to_a_constant() -> None:
+def test_a_constant_sends_its_message_once_and_receives_none() -> None:
     # pi: r1(s1, ?x) & r2(?x, ?y) & r3(s2, ?y). Both layers of ?y receive s2's message.
     batch = lay_out_queries([group("pi")], PASSING)
     first, second = batch.waves
@@ -84,7 +84,7 @@ def test_every_embedding_of_a_variable_can_be_found() -> None:
 
 
 def test_an_atom_is_projected_towards_the_free_variable() -> None:
-    """Relations 0 and 1 are inverses: written from either end, the row that leads to ?y is used."""
+    """Relations 0 and 1 are inverses: either way round, the row that leads to ?y is used."""
     for text in ("?y : #0(#7, ?y)", "?y : #1(?y, #7)"):
         batch = lay_out_queries([QueryGroup.single(parse(text))], PASSING)
         assert batch.relation_B.tolist() == [0]
@@ -96,7 +96,7 @@ def test_an_atom_is_projected_towards_the_free_variable() -> None:
 
 
 def test_a_relation_id_beyond_the_last_is_an_inverse() -> None:
-    """In stored queries an id of R or more is the relation with R less, read backwards."""
+    """In stored queries an id r + R stands for the inverse of relation r."""
     backwards = replace(PASSING, inverse_R=np.full(RELATIONS, -1))
     for passing in (PASSING, backwards):
         one, other = group("2p"), parse("?y : #2(#7, ?x) & #3(?y, ?x)")
@@ -116,15 +116,15 @@ def test_a_relation_id_beyond_the_last_is_an_inverse() -> None:
     ("text", "depth"),
     [
         ("?y : r(a, ?y)", 1),
-        ("?y : r(a, ?x) & r(?x, ?z) & r(?z, ?y) & r(?x, ?y)", 2),  # the short way round a cycle
+        ("?y : r(a, ?x) & r(?x, ?z) & r(?z, ?y) & r(?x, ?y)", 2),  # the shorter way round a cycle
         ("?y : r(a, ?x) & r(?x, ?y) & s(b, ?y)", 2),
         ("?y : r(?y, ?x)", 1),
         ("?y : r(?y, ?y)", 1),
-        ("?y : r(?y, ?x) & r(?x, ?z)", 2),  # nothing but variables: as far as the farthest
-        ("?y : r(a, ?y) & s(a, ?x)", 1),  # a constant said twice does not connect
+        ("?y : r(?y, ?x) & r(?x, ?z)", 2),  # only variables: the distance of the farthest
+        ("?y : r(a, ?y) & s(a, ?x)", 1),  # repeating a constant does not connect its nodes
     ],
 )
-def test_depth_is_the_largest_distance_of_a_constant(text: str, depth: int) -> None:
+def test_depth_is_the_distance_to_the_farthest_constant(text: str, depth: int) -> None:
     (graph,) = query_graphs(parse(text)).alternatives
     assert graph.depth == depth
 
@@ -137,7 +137,7 @@ def test_depth_is_the_largest_distance_of_a_constant(text: str, depth: int) -> N
         ("?y : r(a, ?y) & s(?y, ?x) & s(?x, ?z)", "1 of 3 atoms are farther"),
     ],
 )
-def test_what_a_graph_cannot_say_is_told(text: str, what: str) -> None:
+def test_approximations_are_noted(text: str, what: str) -> None:
     graphs = query_graphs(parse(text))
     (note,) = graphs.notes + graphs.out_of_reach
     assert what in note
@@ -147,8 +147,8 @@ def test_a_plain_query_needs_no_note() -> None:
     assert query_graphs(parse("?y : r(a, ?x) & s(?x, ?y) & !s(a, ?y) | r(b, ?y)")).notes == ()
 
 
-def test_edges_that_lead_out_of_a_negated_group_are_negated() -> None:
-    """Also out of two groups, one in the other: twice negated is not negated."""
+def test_edges_out_of_a_negated_group_are_negated() -> None:
+    """Also for nested groups: a double negation cancels out."""
     text = "?y : r(a, ?y) & !exists ?x (s(b, ?x) & t(?x, ?y) & !exists ?z (u(?x, ?z) & v(?z, ?y)))"
     (graph,) = query_graphs(parse(text)).alternatives
     negated = {edge.relation.text: edge.negated for edge in graph.edges}  # type: ignore[union-attr]

@@ -1,4 +1,4 @@
-"""What `clmpt bench` measures adds up; how fast it is, no test says."""
+"""The figures of `clmpt bench` are consistent; their size is not tested."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ TINY = Size(rank=8, reasoning=SETTINGS, entities=300)
 
 
 def test_encoder_flops_of_a_token_by_hand() -> None:
-    # Four maps of 16 × 16 for attention, two of 16 × 16 for the network, each number twice.
+    # Four 16 × 16 maps for attention, two for the feed-forward network, two operations per weight.
     one, two = (CLMPTSettings(encoder_layers=layers, feed_forward=16) for layers in (1, 2))
     assert CLMPT.products_per_token(one, 16) == 2 * (4 * 256 + 2 * 256)
     assert CLMPT.products_per_token(two, 16) == 2 * CLMPT.products_per_token(one, 16)
@@ -31,7 +31,7 @@ def test_phases_add_up(reasoner: str, negatives: str) -> None:
     assert sum(trained["phases"].values()) == pytest.approx(trained["seconds"])
     assert all(seconds > 0 for seconds in trained["phases"].values())
     if reasoner == "clmpt":
-        # In FB15k-237's proportions 1p 2 … 3p 15 and so on make 6.2 tokens on average.
+        # Weighted by FB15k-237's proportions, the shapes have 6.2 tokens on average.
         assert 5.5 < trained["tokens_per_query"] < 7
     answered = found["inference"]
     assert sum(answered["phases"].values()) == pytest.approx(answered["seconds"], rel=0.2)

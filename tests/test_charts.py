@@ -1,4 +1,4 @@
-"""Charts: round ticks, points where they belong, nothing a name could break."""
+"""Charts: round ticks, correct positions, escaped names."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ numbers = st.floats(-1e6, 1e6, allow_subnormal=False)
 
 
 @given(numbers, numbers)
-def test_ticks_enclose_what_they_are_for(first: float, second: float) -> None:
+def test_ticks_enclose_the_range(first: float, second: float) -> None:
     low, high = sorted((first, second))
     found = ticks(low, high)
     assert 2 <= len(found) <= 9
@@ -25,7 +25,7 @@ def test_ticks_enclose_what_they_are_for(first: float, second: float) -> None:
     assert found[-1] >= high - slack
 
 
-def test_points_lie_where_they_should() -> None:
+def test_points_are_in_the_right_place() -> None:
     # x runs from 0 to 10 over 58..404, y from 0 to 1 over 256..34: (5, 0.5) is in the middle.
     chart = Chart("t", "x", [Line("a", [(0, 0), (5, 0.5), (10, 1)])])
     root = ElementTree.fromstring(draw_charts([chart]))
@@ -33,7 +33,7 @@ def test_points_lie_where_they_should() -> None:
     assert places == [("58.0", "256.0"), ("231.0", "145.0"), ("404.0", "34.0")]
 
 
-def test_a_legend_only_where_there_is_a_choice() -> None:
+def test_there_is_a_legend_only_for_several_lines() -> None:
     one, two = Line("one", [(0, 1)]), Line("two", [(0, 2), (1, 3)])
     assert ">one<" not in draw_charts([Chart("t", "x", [one])])
     both = draw_charts([Chart("t", "x", [one, two])])
@@ -42,10 +42,10 @@ def test_a_legend_only_where_there_is_a_choice() -> None:
 
 
 @pytest.mark.parametrize("name", ["<script>", 'a"b', "a & b"])
-def test_names_are_text(name: str) -> None:
+def test_names_are_escaped(name: str) -> None:
     root = ElementTree.fromstring(draw_charts([Chart(name, name, [Line(name, [(1, 1)])])]))
     assert name in [text.text for text in root.iter(f"{SVG}text")]
 
 
-def test_nothing_to_show_is_said() -> None:
+def test_an_empty_chart_says_so() -> None:
     assert "nothing to show yet" in draw_charts([Chart("t", "x", [])])

@@ -1,4 +1,4 @@
-"""Checkpoints: whole, plain, and tied to the names they were made for."""
+"""Checkpoints: complete, plain files, tied to the names of their graph."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def stored(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("model", PREDICTORS.names())
-def test_what_is_saved_is_what_is_opened(model: str, tmp_path: Path) -> None:
+def test_a_checkpoint_round_trips(model: str, tmp_path: Path) -> None:
     graph = films()
     predictor = fresh_predictor(graph, read_pretraining({"model": model, "rank": 3}))
     save_predictor(tmp_path / "model", predictor, graph, {"note": 1})
@@ -59,12 +59,12 @@ def test_an_existing_folder_is_left_alone(stored: Path) -> None:
         ([("x", "likes", "b"), ("b", "likes", "c"), ("c", "owns", "x")], "1 of its 3 are not in"),
     ],
 )
-def test_another_graph_is_refused_with_what_differs(
+def test_another_graph_is_rejected_with_the_differences(
     stored: Path, triples: list[tuple[str, str, str]], reason: str | None
 ) -> None:
     graph = KnowledgeGraph.from_triples(triples)
     checkpoint = open_predictor(stored)
-    if reason is None:  # other facts, the same names: that is the same vocabulary
+    if reason is None:  # other facts with the same names are fine
         checkpoint.names.check_graph(graph)
         return
     with pytest.raises(WrongGraph, match=reason):
@@ -121,7 +121,7 @@ def _about(**changes: object) -> Callable[[Path], None]:
         _weights(lambda t: t.update(inverse_R=torch.tensor([0.0, 1.0]))),
     ],
 )
-def test_a_damaged_or_foreign_folder_is_refused(
+def test_a_damaged_or_foreign_folder_is_rejected(
     stored: Path, spoil: Callable[[Path], object]
 ) -> None:
     open_predictor(stored)
@@ -130,6 +130,6 @@ def test_a_damaged_or_foreign_folder_is_refused(
         open_predictor(stored)
 
 
-def test_what_is_no_checkpoint_says_how_to_make_one(tmp_path: Path) -> None:
+def test_the_error_for_a_non_checkpoint_says_how_to_make_one(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="clmpt pretrain"):
         open_predictor(tmp_path)

@@ -1,4 +1,4 @@
-"""The page of runs side by side: what it says, that it stands alone, and what damage does."""
+"""The comparison page: its content, that it is self-contained, and damaged runs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Captured = pytest.CaptureFixture[str]
 
 
 class _Links(HTMLParser):
-    """All that a page would fetch, and whether its tags close."""
+    """Everything a page would load, and whether its tags are closed."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -42,7 +42,7 @@ class _Links(HTMLParser):
         assert self.open.pop() == tag
 
 
-def test_the_page_stands_alone(run: Path) -> None:
+def test_the_page_is_self_contained(run: Path) -> None:
     text = (run / "report" / "report.html").read_text(encoding="utf-8")
     found = _Links()
     found.feed(text)
@@ -54,7 +54,7 @@ def test_the_page_stands_alone(run: Path) -> None:
         assert wanted in text
 
 
-def test_the_page_says_what_the_reports_say(run: Path) -> None:
+def test_the_page_has_the_figures_of_the_reports(run: Path) -> None:
     page = (run / "report" / "report.md").read_text(encoding="utf-8")
     for entry in entries_in(run):
         name = entry.name.replace("_", r"\_")
@@ -68,7 +68,7 @@ def test_the_page_says_what_the_reports_say(run: Path) -> None:
         ElementTree.parse(run / "report" / picture)
 
 
-def test_the_page_says_when_published_rows_are_for_other_queries(run: Path) -> None:
+def test_the_page_warns_if_published_rows_are_for_other_queries(run: Path) -> None:
     ours = entries_in(run)
     assert not any(entry.is_official for entry in ours)  # ip and pi are sampled
     told = "They were measured on the official queries"
@@ -76,7 +76,7 @@ def test_the_page_says_when_published_rows_are_for_other_queries(run: Path) -> N
     assert told not in compare([replace(entry, is_official=True) for entry in ours]).markdown()
 
 
-def test_what_all_stages_share_is_said_once(run: Path) -> None:
+def test_what_all_stages_share_is_shown_once(run: Path) -> None:
     page = (run / "report" / "report.md").read_text(encoding="utf-8")
     _, made_with = page.split("### Made with")
     for shared in ("Commit: ", "Versions: clmpt", "Machine: "):
@@ -95,7 +95,7 @@ def test_a_shape_scored_by_convention_is_marked() -> None:
     assert ["CLMPT (published)", "41.8", "4.5"] in table.rows
 
 
-def test_costs_are_told(run: Path) -> None:
+def test_costs_are_shown(run: Path) -> None:
     clmpt, lmpnn, hops = entries_in(run)
     assert clmpt.costs["steps"] == 8
     assert clmpt.costs["training"] > 0
@@ -109,7 +109,7 @@ def test_costs_are_told(run: Path) -> None:
     assert lmpnn.costs["steps"] == 8
 
 
-def test_runs_stand_side_by_side(home: Path, run: Path, tmp_path: Path, capsys: Captured) -> None:
+def test_runs_are_compared(home: Path, run: Path, tmp_path: Path, capsys: Captured) -> None:
     other = tmp_path / "other"
     assert main(arguments(home, other, "--set", "experiment.seed=1", "--name", "CLMPT")) == 0
     capsys.readouterr()
@@ -142,7 +142,7 @@ def test_a_report_of_evaluate_is_shown_too(
     assert "There is nothing to report" in capsys.readouterr().err
 
 
-def test_notes_beside_the_page_are_left_alone(home: Path, tmp_path: Path) -> None:
+def test_other_files_next_to_the_page_are_left_alone(home: Path, tmp_path: Path) -> None:
     out = tmp_path / "run"
     assert main(arguments(home, out)) == 0
     (out / "report" / "notes.txt").write_text("mine")
@@ -156,12 +156,12 @@ def test_the_page_says_what_made_each_stage(run: Path) -> None:
     (predictor,) = run.glob("predictors/*/run.json")
     began = json.loads(predictor.read_text())["started"]
     page = (run / "report" / "report.md").read_text(encoding="utf-8")
-    assert f"| predictor | {began} |" in page  # both variants have it
-    for stage in ("training", "last command"):  # named together where they began in the same second
+    assert f"| predictor | {began} |" in page  # shared by both variants
+    for stage in ("training", "last command"):  # in one row if they started in the same second
         assert re.search(rf"^\| (CLMPT: )?{stage} \| 20", page, re.MULTILINE)
 
 
-def test_different_numbers_of_queries_are_told_apart() -> None:
+def test_different_numbers_of_queries_have_separate_rows() -> None:
     def entry(name: str, count: int) -> Entry:
         row = {"shape": "2i", "mrr": 0.5, "count": count, "notes": []}
         return Entry(name, {"shapes": [row], "notes": []})
@@ -188,7 +188,7 @@ def test_different_numbers_of_queries_are_told_apart() -> None:
         ("shape", []),
     ],
 )
-def test_damaged_reports_are_named(
+def test_damaged_reports_are_reported(
     run: Path, tmp_path: Path, capsys: Captured, field: str, value: object
 ) -> None:
     report = next(run.glob("reports/clmpt-*")) / "report.json"
@@ -200,7 +200,7 @@ def test_damaged_reports_are_named(
 
 
 @pytest.mark.parametrize("change", [{"shapes": []}, {"shapes": {}}, {"model": None}, {"mean": 2}])
-def test_reports_that_cannot_be_are_named(
+def test_impossible_reports_are_reported(
     run: Path, tmp_path: Path, capsys: Captured, change: dict[str, Any]
 ) -> None:
     document = json.loads((next(run.glob("reports/clmpt-*")) / "report.json").read_text())
@@ -222,7 +222,7 @@ def test_reports_that_cannot_be_are_named(
         ("reports/clmpt-*/report.json", None),
     ],
 )
-def test_a_damaged_experiment_is_left_out_and_named(
+def test_a_damaged_experiment_is_left_out_and_reported(
     run: Path, tmp_path: Path, capsys: Captured, place: str, text: str | None
 ) -> None:
     out = tmp_path / "run"
@@ -241,7 +241,7 @@ def test_a_damaged_experiment_is_left_out_and_named(
     assert "LMPNN, training.batch=8\t" in said.out
 
 
-def test_a_lost_report_is_made_again_by_its_own_command_only(
+def test_a_missing_report_is_only_recreated_by_its_own_command(
     home: Path, run: Path, tmp_path: Path, capsys: Captured
 ) -> None:
     out, lmpnn = tmp_path / "run", ("--reasoner", "lmpnn", "--set", "training.batch=8")
@@ -263,16 +263,14 @@ def test_one_experiment_is_one_row(home: Path, run: Path, tmp_path: Path) -> Non
     assert sorted(figures(out)) == ["LMPNN, training.batch=8", "beam search", "mine"]
 
 
-def test_a_name_that_nobody_gave_is_never_too_long(
-    home: Path, tmp_path: Path, capsys: Captured
-) -> None:
+def test_a_default_name_is_never_too_long(home: Path, tmp_path: Path, capsys: Captured) -> None:
     many = ["--set", "training.learning_rate=0.0001"] * 4
     words = arguments(home, tmp_path / "run", *many, "--plan")
     assert main(words) == 0
     assert capsys.readouterr().out.splitlines()[0].partition(", 40 entities")[0].endswith("…")
 
 
-def test_another_graph_than_the_recipes_is_told_of(
+def test_a_graph_that_differs_from_the_recipe_s_is_reported(
     home: Path, run: Path, tmp_path: Path, capsys: Captured
 ) -> None:
     assert main(arguments(home, tmp_path / "new", "--plan")) == 0
@@ -282,7 +280,7 @@ def test_another_graph_than_the_recipes_is_told_of(
     assert "They are for NELL995 as published" in capsys.readouterr().err
 
 
-def test_names_from_strangers_are_shown_not_obeyed(home: Path, tmp_path: Path) -> None:
+def test_untrusted_names_are_escaped(home: Path, tmp_path: Path) -> None:
     out = tmp_path / "run"
     assert main(arguments(home, out, "--name", "<script>alert(1)</script> | *x*")) == 0
     page = (out / "report" / "report.html").read_text(encoding="utf-8")

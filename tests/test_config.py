@@ -1,4 +1,4 @@
-"""Settings are closed: what is unknown or out of range is refused with what would be right."""
+"""Settings: unknown names and values out of range are rejected with a hint."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from clmpt.storage.files import read_toml
         ({"compile": 1}, "type bool"),
     ],
 )
-def test_bad_settings_are_refused(given: dict[str, Any], reason: str) -> None:
+def test_bad_settings_are_rejected(given: dict[str, Any], reason: str) -> None:
     with pytest.raises(SettingError, match=reason):
         read_pretraining(given)
 
@@ -47,17 +47,17 @@ def test_each_model_has_its_own_defaults() -> None:
 
 
 @pytest.mark.parametrize("content", ["a = ", "\x00", "a = 1\na = 2", "[[" * 5000])
-def test_what_is_not_toml_is_refused(content: str, tmp_path: Path) -> None:
+def test_invalid_toml_is_rejected(content: str, tmp_path: Path) -> None:
     path = tmp_path / "settings.toml"
     path.write_text(content)
     with pytest.raises(DataError, match="not TOML"):
         read_toml(path)
 
 
-def test_a_missing_or_huge_file_is_refused(tmp_path: Path) -> None:
+def test_a_missing_or_huge_file_is_rejected(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="cannot be read"):
         read_toml(tmp_path / "none.toml")
     huge = tmp_path / "huge.toml"
     huge.write_text("#" * 2_000_000)
-    with pytest.raises(DataError, match="larger"):
+    with pytest.raises(DataError, match="too large"):
         read_toml(huge)

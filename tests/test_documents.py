@@ -1,4 +1,4 @@
-"""What the documents show is true: their commands, outputs, Python, links and pictures."""
+"""The documents are correct: their commands, outputs, Python, links and pictures."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def name_of(path: Path) -> str:
 
 
 def shell(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
-    """Runs a command with its errors among its output, as a reader sees them."""
+    """Runs a command with standard error in its output, as on a terminal."""
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     return subprocess.run(
         ["sh", "-c", command],
@@ -66,7 +66,7 @@ def shell(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
 
 
 def run(command: str, folder: Path) -> tuple[int, str]:
-    """The exit code and output of a command; ours are run here, which spares loading all anew."""
+    """The exit code and output of a command; `clmpt` runs in this process to save time."""
     command = command.replace("\\\n", " ")
     words = list(shlex.shlex(command, posix=True, punctuation_chars=True))
     if words[0] != "clmpt" or any(set(word) <= set("();<>|&") for word in words):
@@ -79,7 +79,7 @@ def run(command: str, folder: Path) -> tuple[int, str]:
 
 
 def is_open(command: str) -> bool:
-    """Whether a quotation mark in a command still waits for its partner."""
+    """Whether a command has an unclosed quotation mark."""
     try:
         shlex.split(command)
     except ValueError:
@@ -123,7 +123,7 @@ def run_block(kind: str, block: str, folder: Path, names: dict[str, object]) -> 
 
 
 def check_block(kind: str, block: str) -> None:
-    """What takes hours is not run, but must be something that could be."""
+    """Blocks that take hours are not run, but must at least parse."""
     if kind == "python":
         compile(block, "block", "exec")
         return
@@ -142,7 +142,7 @@ def check_block(kind: str, block: str) -> None:
 
 
 @pytest.mark.parametrize("document", WITH_BLOCKS, ids=name_of)
-def test_what_a_document_shows_is_what_happens(
+def test_document_examples_run_as_shown(
     document: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -162,7 +162,7 @@ def test_what_a_document_shows_is_what_happens(
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=name_of)
-def test_links_lead_somewhere(document: Path) -> None:
+def test_links_are_not_broken(document: Path) -> None:
     text = document.read_text(encoding="utf-8")
     links = re.findall(
         r"\]\(([^)\s]+)\)", re.sub(r"```.*?```|`[^`\n]*`", "", text, flags=re.DOTALL)
@@ -180,7 +180,7 @@ def test_links_lead_somewhere(document: Path) -> None:
 
 
 @pytest.mark.parametrize("picture", PICTURES, ids=name_of)
-def test_pictures_are_what_draw_draws(picture: Path, tmp_path: Path) -> None:
+def test_pictures_are_up_to_date(picture: Path, tmp_path: Path) -> None:
     if picture.name == CURVES:
         shutil.copytree(ROOT / "docs" / "runs", tmp_path / "runs")
         found = shell(f"clmpt curve {' '.join(RUNS)} --svg c.svg", tmp_path / "runs")
@@ -197,7 +197,7 @@ def test_pictures_are_what_draw_draws(picture: Path, tmp_path: Path) -> None:
 
 
 def check_answers(drawn: str) -> None:
-    """The picture of a terminal marks as known and as hidden what the world's facts say."""
+    """The terminal picture has the right status for known and hidden answers."""
     graph = open_graph(FACTS)
     found = graph.labels(solve(QUESTIONS[0][1], graph))
     texts = re.findall(">([^<>]+)</text>", drawn)

@@ -1,4 +1,4 @@
-"""Every tagged line of code has a row in the table of equations, and every row a line."""
+"""Every tagged line of code has a row in the table of equations, and vice versa."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ranks by hand, and against a slow and obvious count."""
+"""Ranks by hand, and against a slow reference implementation."""
 
 from __future__ import annotations
 
@@ -34,18 +34,18 @@ def test_an_answer_is_ranked_among_non_answers_only() -> None:
 
 
 def test_ties_count_half() -> None:
-    # Entity 0 ties with three rivals: places 1 to 4, the middle is 2.5.
+    # Entity 0 ties with three rivals: ranks 1 to 4, mean 2.5.
     assert filtered_ranks(torch.zeros(1, 4), sets([0]), sets([0])).tolist() == [2.5]
 
 
-def test_scores_that_are_no_numbers_are_refused() -> None:
+def test_scores_that_are_not_finite_are_rejected() -> None:
     with pytest.raises(DataError, match="not finite"):
         filtered_ranks(torch.full((1, 3), torch.nan), sets([0]), sets([0]))
 
 
 @pytest.mark.parametrize("many", [0, 50])
 @given(data=st.data())
-def test_ranks_are_what_counting_gives(many: int, data: st.DataObject) -> None:
+def test_ranks_match_the_reference(many: int, data: st.DataObject) -> None:
     entities = data.draw(st.integers(1, 6))
     rows = data.draw(st.integers(0, 4))
     values = st.integers(-2, 2)
@@ -71,7 +71,7 @@ def test_figures_by_hand() -> None:
 
 
 @pytest.mark.parametrize("model", PREDICTORS.names())
-def test_links_are_ranked_like_one_question_at_a_time(model: str) -> None:
+def test_links_are_ranked_as_one_question_at_a_time(model: str) -> None:
     graph = random_graph(False)
     predictor = fresh_predictor(graph, read_pretraining({"model": model, "rank": 5}))
     links = links_of(graph, "test")
@@ -91,7 +91,7 @@ def test_links_are_ranked_like_one_question_at_a_time(model: str) -> None:
     assert link_ranks(predictor, links, known, scores_at_once=at_once).tolist() == expected
 
 
-def test_both_ways_of_writing_a_graph_are_measured_alike() -> None:
+def test_stored_inverses_do_not_change_the_figures() -> None:
     counts = {evaluate(both).count for both in (False, True)}
     assert len(counts) == 1
 
@@ -101,7 +101,7 @@ def evaluate(both_directions: bool) -> Figures:
     return evaluate_links(fresh_predictor(graph, read_pretraining({"rank": 3})), graph, "test")
 
 
-def test_a_split_without_facts_is_refused() -> None:
+def test_a_split_without_facts_is_rejected() -> None:
     graph = films()
     empty = graph.__class__(
         graph.entities, graph.relations, graph.index, (*graph.splits, "valid"), graph.observed
@@ -110,7 +110,7 @@ def test_a_split_without_facts_is_refused() -> None:
         evaluate_links(fresh_predictor(graph, read_pretraining({"rank": 2})), empty, "valid")
 
 
-def test_the_real_test_split_is_asked_from_both_ends(benchmarks: Path) -> None:
+def test_a_real_test_split_is_ranked_in_both_directions(benchmarks: Path) -> None:
     from clmpt.graph.opening import open_graph
 
     graph = open_graph(benchmarks / "FB15k-237-betae")

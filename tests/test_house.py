@@ -1,4 +1,4 @@
-"""The house rules that a linter does not know: sizes, names, rooms, layers."""
+"""Project rules that no linter checks: sizes, names, packages, layers."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_no_file_is_longer_than_400_lines_and_no_function_than_50(path: Path) ->
             assert lines <= 50, f"{node.name} has {lines}"
 
 
-def test_no_two_things_share_a_name() -> None:
+def test_public_names_are_unique() -> None:
     homes = defaultdict(list)
     for path in SOURCES:
         for node in ast.parse(path.read_text(encoding="utf-8")).body:
@@ -51,7 +51,7 @@ def test_no_two_things_share_a_name() -> None:
     assert {name: paths for name, paths in homes.items() if len(paths) > 1} == {}
 
 
-def test_no_two_modules_share_a_name() -> None:
+def test_module_names_are_unique() -> None:
     homes = defaultdict(list)
     for path in SOURCES:
         if path.stem != "__init__":
@@ -59,13 +59,13 @@ def test_no_two_modules_share_a_name() -> None:
     assert {name: paths for name, paths in homes.items() if len(paths) > 1} == {}
 
 
-def test_everything_has_a_room() -> None:
+def test_every_module_is_in_a_room() -> None:
     assert {path.stem for path in PACKAGE.glob("*.py")} == IN_ROOT
     assert len(ROOMS) >= 15
 
 
 @pytest.mark.parametrize("room", ROOMS, ids=lambda room: room.name)
-def test_a_room_says_what_it_knows(room: Path) -> None:
+def test_every_room_has_a_docstring(room: Path) -> None:
     said = ast.get_docstring(ast.parse((room / "__init__.py").read_text(encoding="utf-8")))
     assert said
     assert len(said.splitlines()[0]) > 20
@@ -80,13 +80,13 @@ def test_there_are_at_most_ten_layers_and_every_room_is_in_one() -> None:
     assert rooms <= named
 
 
-# Where a model's own name may stand: the registry, the room of models, and data.
+# Where model names may appear: the registry, the packages of models, and data.
 MODELS_ROOM = ("reasoners", "predictors")
-OUR_OWN_NAME = "output"  # the module that asks how the command `clmpt` was called
+OUR_OWN_NAME = "output"  # the module that handles the name of the command `clmpt`
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=name_of)
-def test_no_code_asks_which_model_it_has(path: Path) -> None:
+def test_no_code_depends_on_the_model(path: Path) -> None:
     room = path.parent.name
     if room in MODELS_ROOM or room == "message_passing" or path.stem == OUR_OWN_NAME:
         return

@@ -1,4 +1,4 @@
-"""Predictors trained elsewhere score here as they did there."""
+"""Imported predictors give the same scores as the original."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def cqd_scores(entities: torch.Tensor, relations: torch.Tensor) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("wrapped", [True, False])
-def test_a_checkpoint_of_cqd_scores_as_it_did(tmp_path: Path, wrapped: bool) -> None:
+def test_a_cqd_checkpoint_gives_the_same_scores(tmp_path: Path, wrapped: bool) -> None:
     graph = random_graph(True)
     generator = torch.Generator().manual_seed(3)
     entities = torch.randn(len(graph.entities), 2 * RANK, generator=generator)
@@ -57,7 +57,7 @@ class _Bomb:
         _Bomb(),
     ],
 )
-def test_what_is_no_checkpoint_of_cqd_is_refused(
+def test_anything_but_a_cqd_checkpoint_is_rejected(
     tmp_path: Path, content: object, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -86,14 +86,14 @@ def test_what_is_no_checkpoint_of_cqd_is_refused(
         torch.full((10, 4), torch.nan),
     ],
 )
-def test_tables_that_are_none_are_refused(tmp_path: Path, table: torch.Tensor) -> None:
+def test_invalid_tables_are_rejected(tmp_path: Path, table: torch.Tensor) -> None:
     tables = {"embeddings.0.weight": table, "embeddings.1.weight": torch.zeros(3, 4)}
     torch.save(tables, tmp_path / "c.pt")
     with pytest.raises(DataError, match=r"The model's (embeddings|tables)"):
         predictor_from_cqd(tmp_path / "c.pt", films())
 
 
-def test_a_checkpoint_of_another_graph_is_refused(tmp_path: Path) -> None:
+def test_a_checkpoint_of_another_graph_is_rejected(tmp_path: Path) -> None:
     graph = films()
     for entities, relations, reason in (
         (len(graph.entities) + 1, len(graph.relations), "entities"),
@@ -135,7 +135,7 @@ def test_arrays_follow_their_names(tmp_path: Path, suffix: str, inverses: bool) 
         assert backward[0].tolist() == relations[at[1] + len(relation_names)].tolist()
 
 
-def test_arrays_that_do_not_fit_are_refused(tmp_path: Path) -> None:
+def test_arrays_that_do_not_fit_are_rejected(tmp_path: Path) -> None:
     graph = films()
     names, relations = list(graph.entities.names), list(graph.relations.names)
     good = {"entities": np.zeros((10, 4), np.float32), "relations": np.zeros((3, 4), np.float32)}

@@ -1,4 +1,4 @@
-"""Grouping changes the work, not the numbers."""
+"""Grouping by question changes the cost, not the loss."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def predictor_for(graph: KnowledgeGraph, model: str) -> BilinearPredictor:
 
 
 def plain_loss(predictor: BilinearPredictor, graph: KnowledgeGraph, weight: float) -> Tensor:
-    """The objective as its authors write it: one row of scores and one N3 term per triple."""
+    """The objective as published: one row of scores and one N3 term per triple."""
     links = links_of(graph, "train").one_by_one()
     entity, answer = torch.from_numpy(links.entity_P), links.answers.entities.astype("int64")
     head = predictor.entities_ED[entity]
@@ -49,7 +49,7 @@ def plain_loss(predictor: BilinearPredictor, graph: KnowledgeGraph, weight: floa
 @pytest.mark.parametrize("model", ["complex", "distmult"])
 @pytest.mark.parametrize("both_directions", [False, True])
 @pytest.mark.parametrize("at_once", [2**26, 70])
-def test_one_row_per_question_is_the_objective_of_one_row_per_triple(
+def test_one_row_per_question_gives_the_loss_of_one_row_per_triple(
     model: str,
     both_directions: bool,
     at_once: int,  # 70 scores: one or two rows
@@ -75,7 +75,7 @@ def test_one_row_per_question_is_the_objective_of_one_row_per_triple(
 @pytest.mark.parametrize("model", ["complex", "distmult"])
 @pytest.mark.parametrize("batch", [7, 100, 344, 345, 1000])
 def test_the_steps_of_an_epoch_add_up_to_the_objective(model: str, batch: int) -> None:
-    """Whatever company a fact has in its batch, and however short the last one is."""
+    """However facts are batched, and however small the last batch is."""
     graph = random_graph(False)
     settings = read_pretraining({"model": model, "rank": 4, "batch": batch, "learning_rate": 1e-30})
     links = links_of(graph, "train")

@@ -1,4 +1,4 @@
-"""Models of one's own: they join by name, path or entry point, and are used like ours."""
+"""Custom models: found by name, path or entry point, and used like the built-in ones."""
 
 from __future__ import annotations
 
@@ -44,7 +44,9 @@ def trained(name: str, out: Path, **given: Any) -> Reasoning:
 
 
 @pytest.mark.parametrize("name", OWN)
-def test_it_is_trained_stored_opened_measured_and_asked(name: str, tmp_path: Path) -> None:
+def test_a_custom_model_is_trained_stored_opened_evaluated_and_queried(
+    name: str, tmp_path: Path
+) -> None:
     trained(name, tmp_path / "run")
     graph = valid_graph()
     stored = open_reasoner(tmp_path / "run", graph, trust=[name])
@@ -62,7 +64,7 @@ def test_it_is_trained_stored_opened_measured_and_asked(name: str, tmp_path: Pat
     assert torch.equal(again.reasoner.score([one]), model.reasoner.score([one]))
 
 
-def test_what_is_not_trained_by_gradient_takes_no_steps_but_is_tuned(tmp_path: Path) -> None:
+def test_a_model_without_gradients_takes_no_steps_but_is_tuned(tmp_path: Path) -> None:
     trained("own_models:Known", tmp_path / "run")
     assert read_summary(tmp_path / "run")["steps_done"] == 0
     assert parameter_counts(tmp_path / "run") == (0, 0)
@@ -76,7 +78,7 @@ def test_what_is_not_trained_by_gradient_takes_no_steps_but_is_tuned(tmp_path: P
     assert float(model.weight) == chosen
 
 
-def test_a_model_of_two_others_stores_all_weights_once(tmp_path: Path) -> None:
+def test_a_model_made_of_two_others_stores_all_weights_once(tmp_path: Path) -> None:
     from safetensors import safe_open
 
     trained("own_models:Both", tmp_path / "run")
@@ -87,14 +89,14 @@ def test_a_model_of_two_others_stores_all_weights_once(tmp_path: Path) -> None:
     assert not [name for name in names if "entities_ED" in name]
 
 
-def test_a_model_sees_only_the_facts_of_training(tmp_path: Path) -> None:
+def test_a_model_sees_only_training_facts(tmp_path: Path) -> None:
     trained("own_models:Known", tmp_path / "run")
     model = open_reasoner(tmp_path / "run", valid_graph(), trust=OWN).model
     assert isinstance(model, Known)
     assert len(model.graph.triples()) == len(valid_graph().triples("train"))
 
 
-def test_the_commands_take_it_by_its_path(tmp_path: Path, capsys: Captured) -> None:
+def test_commands_accept_a_dotted_path(tmp_path: Path, capsys: Captured) -> None:
     graph = valid_graph()
     graph.save(tmp_path / "graph")
     queries(graph, shapes=POSITIVE).save(tmp_path / "train.queries")
@@ -111,7 +113,7 @@ def test_the_commands_take_it_by_its_path(tmp_path: Path, capsys: Captured) -> N
     assert main(["ask", out, question, "--trust", "own_models:Boxes", "--limit", "2"]) == 0
 
 
-def test_fit_needs_no_predictor_where_the_model_needs_none(tmp_path: Path) -> None:
+def test_fit_skips_the_predictor_if_the_model_needs_none(tmp_path: Path) -> None:
     tables: dict[str, dict[str, Any]] = {
         "fitting": {"queries": 20, "test_queries": 5},
         "reasoning": {"reasoner": "own_models:Known"},
@@ -125,7 +127,7 @@ def test_fit_needs_no_predictor_where_the_model_needs_none(tmp_path: Path) -> No
     assert not (tmp_path / "m" / "predictor").exists()
 
 
-def test_a_folder_cannot_make_us_import_anything(tmp_path: Path) -> None:
+def test_a_folder_cannot_import_untrusted_code(tmp_path: Path) -> None:
     trained("own_models:Boxes", tmp_path / "run")
     evil = tmp_path / "path" / "evil_module.py"
     evil.parent.mkdir()
@@ -136,7 +138,7 @@ def test_a_folder_cannot_make_us_import_anything(tmp_path: Path) -> None:
         (tmp_path / "run" / "reasoner.json").write_text(text)
         sys.path.insert(0, str(evil.parent))
         try:
-            with pytest.raises(DataError, match=r"not part of this installation|does not hold"):
+            with pytest.raises(DataError, match=r"not part of this installation|expected content"):
                 open_reasoner(tmp_path / "run", valid_graph(), trust=["own_models:Boxes"])
         finally:
             sys.path.remove(str(evil.parent))
@@ -146,7 +148,7 @@ def test_a_folder_cannot_make_us_import_anything(tmp_path: Path) -> None:
 # --- the registry ---------------------------------------------------------------------------------
 
 
-def test_ours_are_found_by_name_and_named_by_class() -> None:
+def test_built_in_models_are_found_by_name_and_by_class() -> None:
     assert REASONERS.find("clmpt") is CLMPT
     assert REASONERS.name_of(CLMPT) == "clmpt"
     assert REASONERS.name_of(Boxes) == "own_models:Boxes"
@@ -165,7 +167,7 @@ def test_a_class_is_registered_under_a_name() -> None:
     assert registry.find("boxes") is Boxes
     assert registry.name_of(Boxes) == "boxes"
     assert registry.is_known("boxes")
-    with pytest.raises(SettingError, match="There is a reasoner 'clmpt' already"):
+    with pytest.raises(SettingError, match="The reasoner 'clmpt' already exists"):
         registry.register("clmpt", Boxes)
     with pytest.raises(SettingError, match="must be a class that extends ReasonerModel"):
         registry.register("words", str)  # type: ignore[arg-type]
@@ -182,12 +184,12 @@ def test_a_class_is_registered_under_a_name() -> None:
         (":", "cannot be imported"),
     ],
 )
-def test_what_cannot_be_found_is_named(name: str, why: str) -> None:
+def test_unknown_models_are_reported(name: str, why: str) -> None:
     with pytest.raises(SettingError, match=why):
         fresh_registry().find(name)
 
 
-def test_an_installed_package_adds_its_own_by_entry_points(tmp_path: Path) -> None:
+def test_an_installed_package_adds_models_by_entry_points(tmp_path: Path) -> None:
     about = tmp_path / "boxes-1.0.dist-info"
     about.mkdir()
     (about / "METADATA").write_text("Metadata-Version: 2.1\nName: boxes\nVersion: 1.0\n")

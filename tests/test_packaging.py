@@ -1,4 +1,4 @@
-"""What is shipped holds all that it needs, and runs without the checkout."""
+"""The wheel and the source archive are complete and work without the checkout."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_the_wheel_has_the_package_its_data_and_their_licences(built: Path) -> N
     assert licences == {"LICENSE", "PROVENANCE.md"}
 
 
-def test_the_source_archive_has_what_the_wheel_is_made_of_and_the_tests(built: Path) -> None:
+def test_the_source_archive_has_the_sources_and_the_tests(built: Path) -> None:
     (archive,) = built.glob("*.tar.gz")
     with tarfile.open(archive) as opened:
         names = {name.partition("/")[2] for name in opened.getnames()}
@@ -49,7 +49,7 @@ def test_the_source_archive_has_what_the_wheel_is_made_of_and_the_tests(built: P
     assert not [name for name in names if name.startswith((".ci", ".venv", "site/"))]
 
 
-def test_the_wheel_answers_without_the_checkout(built: Path, tmp_path: Path) -> None:
+def test_the_wheel_works_without_the_checkout(built: Path, tmp_path: Path) -> None:
     (wheel,) = built.glob("*.whl")
     zipfile.ZipFile(wheel).extractall(tmp_path / "installed")
     program = (

@@ -1,4 +1,4 @@
-"""Pages: the same words as Markdown and as HTML, and nothing that a reader did not mean."""
+"""Pages: the same content as Markdown and as HTML, with everything escaped."""
 
 from __future__ import annotations
 
@@ -54,5 +54,5 @@ def test_clusters_have_a_bar_for_each_series_and_fit_the_picture() -> None:
         assert 0 < float(text.attrib["y"]) <= height
 
 
-def test_no_bars_at_all_is_a_picture_too() -> None:
+def test_a_chart_without_bars_is_valid() -> None:
     ElementTree.fromstring(draw_clusters("nothing", [], []))

@@ -1,4 +1,4 @@
-"""Scores by hand, and ρ: the arg max that it claims to be."""
+"""Scores by hand, and ρ as the arg max it is meant to be."""
 
 from __future__ import annotations
 
@@ -62,14 +62,14 @@ def test_transe_by_hand() -> None:
 
 
 def test_rotate_by_hand() -> None:
-    # A quarter turn takes 1 + 2i to -2 + i; from there to 2 + i it is 4.
+    # A quarter turn takes 1 + 2i to -2 + i, at distance 4 from 2 + i.
     entities = torch.stack([numbers(1, 2), numbers(2, 1)])
     turn = RotatE(entities, numbers(math.pi / 2)[None], NO_INVERSES)
     assert one(turn) == pytest.approx(-4)
 
 
 @pytest.mark.parametrize("model", PREDICTORS.names())
-def test_scores_of_all_agree_with_scores_of_one(model: str) -> None:
+def test_scores_of_all_entities_agree_with_single_scores(model: str) -> None:
     predictor = random_predictor(model)
     relation, entity = torch.tensor([0, 1, 2, 4]), torch.tensor([5, 0, 3, 3])
     tails, heads = predictor.score_tails(entity, relation), predictor.score_heads(relation, entity)
@@ -80,7 +80,7 @@ def test_scores_of_all_agree_with_scores_of_one(model: str) -> None:
 
 
 @pytest.mark.parametrize("model", PREDICTORS.names())
-def test_a_backward_question_takes_the_inverse_row_where_there_is_one(model: str) -> None:
+def test_a_backward_question_uses_the_inverse_s_row_if_there_is_one(model: str) -> None:
     predictor = random_predictor(model)
     entity = torch.tensor([1, 2, 3])
     # Directed relations 3, 4, 5 are 0, 1, 2 read backwards; rows 3 and 4 are inverses, 2 has none.
@@ -112,7 +112,7 @@ def to_tail(
 
 
 def truth(predictor: EmbeddingPredictor, to_head: bool, negated: bool, x_1D: Tensor) -> Tensor:
-    """The score of the atom between entity 0 and x; of its negation where that is meant."""
+    """The score of the atom between entity 0 and x, or of its negation."""
     source, relation = predictor.entities_ED[:1].detach(), predictor.relations_SW[1:2].detach()
     if to_head:
         score = predictor.match(predictor.project(x_1D, relation), source)
@@ -165,7 +165,7 @@ def test_the_simplified_form_is_best_among_vectors_of_its_length(
 
 @pytest.mark.parametrize("to_head", [False, True])
 @pytest.mark.parametrize("model", ["transe", "rotate"])
-def test_distances_are_zero_at_what_is_inferred(model: str, to_head: bool) -> None:
+def test_the_inferred_embedding_has_distance_zero(model: str, to_head: bool) -> None:
     predictor = random_predictor(model)
     best = inferred(predictor, to_head, negated=False)
     assert truth(predictor, to_head, False, best) == pytest.approx(0, abs=1e-12)
@@ -188,7 +188,7 @@ def test_complex_messages_by_hand() -> None:
     assert full.tolist()[0] == pytest.approx([5 / 50**0.25] * 2)
 
 
-def test_nothing_is_divided_by_zero() -> None:
+def test_there_is_no_division_by_zero() -> None:
     predictor = ComplEx(torch.zeros(1, 2), torch.zeros(1, 2), NO_INVERSES)
     found = to_tail(predictor, torch.zeros(1, 2), torch.tensor([0]), penalty=1.0)
     assert found.tolist() == [[0, 0]]
@@ -200,7 +200,7 @@ def test_a_distance_has_no_penalised_form(model: str) -> None:
         inferred(random_predictor(model), False, False, penalty=0.1)
 
 
-def test_a_penalty_of_nothing_is_refused() -> None:
+def test_a_penalty_of_zero_is_rejected() -> None:
     with pytest.raises(SettingError, match="above 0"):
         inferred(random_predictor("complex"), False, False, penalty=0.0)
 
@@ -232,7 +232,7 @@ def test_a_seed_gives_the_same_numbers() -> None:
 @pytest.mark.parametrize(
     ("model", "widths"), [("complex", (5, 5)), ("transe", (4, 6)), ("rotate", (4, 4))]
 )
-def test_tables_that_do_not_go_together_are_refused(model: str, widths: tuple[int, int]) -> None:
+def test_tables_that_do_not_fit_together_are_rejected(model: str, widths: tuple[int, int]) -> None:
     with pytest.raises(DataError, match=r"width|wide"):
         PREDICTORS.find(model)(torch.zeros(2, widths[0]), torch.zeros(1, widths[1]), NO_INVERSES)
 
@@ -248,7 +248,7 @@ def test_moduli_are_those_of_complex_numbers() -> None:
 
 
 @pytest.mark.parametrize("model", PREDICTORS.names())
-def test_an_exact_match_is_exact_among_many(model: str) -> None:
+def test_an_exact_match_stays_exact_among_many(model: str) -> None:
     tables = PREDICTORS.find(model).initial(200, 1, 100, 1.0, torch.Generator().manual_seed(0))
     predictor = PREDICTORS.find(model)(*tables, NO_INVERSES)
     head, relation = torch.arange(50), torch.zeros(50, dtype=torch.int64)

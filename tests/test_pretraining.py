@@ -1,4 +1,4 @@
-"""Pre-training learns, and a stop at any moment changes nothing."""
+"""Pre-training learns, and an interruption at any time does not change the result."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from toy import random_graph
 def circle(both_directions: bool = False) -> KnowledgeGraph:
     """Thirty places on a circle; steps of 1, 2 and 3, of which a few are held out.
 
-    Who is three steps on follows from who is one and two steps on: there is something to learn.
+    Three steps are one step and two steps: there is something to learn.
     """
     builder = GraphBuilder()
     rng = np.random.default_rng(0)
@@ -86,7 +86,7 @@ def test_every_model_learns(model: str, both_directions: bool, tmp_path: Path) -
     losses = [progress.loss for progress in pretrain(graph, chosen, tmp_path / "run")]
     assert losses[-1] < 0.7 * losses[0]
     predictor = open_predictor(tmp_path / "run").predictor
-    # Blind guessing among some 28 places puts a third of the answers into the first ten.
+    # Guessing among some 28 places puts a third of the answers into the first ten.
     assert evaluate_links(predictor, graph, "test").hits_at_10 > 0.6
     assert evaluate_links(predictor, graph, "train").hits_at_10 > 0.8
 
@@ -104,7 +104,7 @@ def test_a_seed_gives_the_same_run(model: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("model", PREDICTORS.names())
-def test_large_steps_on_several_threads_sum_in_one_order(model: str) -> None:
+def test_large_steps_on_several_threads_are_deterministic(model: str) -> None:
     rng = np.random.default_rng(0)
     builder = GraphBuilder([f"e{n}" for n in range(500)], ["r", "s"])
     builder.add_ids("train", rng.integers((500, 2, 500), size=(4000, 3)).astype(np.int32))
@@ -126,7 +126,7 @@ def test_large_steps_on_several_threads_sum_in_one_order(model: str) -> None:
 
 @pytest.mark.parametrize("model", PREDICTORS.names())
 @pytest.mark.parametrize("stops", [[1], [9], [10, 3, 1]])  # nine steps are an epoch
-def test_a_stopped_run_ends_as_if_it_had_not_been(
+def test_an_interrupted_run_ends_with_the_same_weights(
     model: str, stops: list[int], tmp_path: Path
 ) -> None:
     chosen = settings(model=model, decay="linear")
@@ -134,7 +134,7 @@ def test_a_stopped_run_ends_as_if_it_had_not_been(
     for steps in stops:
         run = pretrain(circle(), chosen, tmp_path / "parts")
         assert len(list(islice(run, steps))) == steps
-        run.close()  # what leaving a for loop does
+        run.close()  # as when leaving a for loop
     assert (tmp_path / "parts" / "state.safetensors").exists()
     rest = list(pretrain(circle(), chosen, tmp_path / "parts"))
     assert rest[0].step == sum(stops) + 1
@@ -181,14 +181,14 @@ def test_ctrl_c_saves_and_says_how_to_resume(tmp_path: Path) -> None:
     script = str(Path(sys.executable).with_name("clmpt"))
     command = [script, "pretrain", str(graph), "--out", str(out), *options]
     said = interrupted_when(lambda: read_log(out) if out.exists() else [], command)
-    assert "The same command resumes" in said
-    # With two minutes between saves, only Ctrl-C can have saved.
+    assert "Run the same command again to resume" in said
+    # Saves are two minutes apart, so this one is from Ctrl-C.
     assert (out / "state.safetensors").exists()
     subprocess.run(command, check=True, capture_output=True)
     assert is_finished(out)
 
 
-def test_ctrl_c_costs_no_step(tmp_path: Path) -> None:
+def test_ctrl_c_loses_no_step(tmp_path: Path) -> None:
     list(pretrain(circle(), settings(), tmp_path / "whole"))
     run = pretrain(circle(), settings(), tmp_path / "stopped")
     for _ in range(3):
@@ -212,7 +212,7 @@ def test_a_run_stopped_after_its_last_step_can_be_finished(tmp_path: Path) -> No
     assert_same_weights(tmp_path / "whole", tmp_path / "stopped")
 
 
-def test_two_at_once_are_refused_and_leftovers_of_a_kill_cleared(tmp_path: Path) -> None:
+def test_concurrent_runs_are_rejected_and_leftovers_of_a_kill_removed(tmp_path: Path) -> None:
     first = pretrain(circle(), settings(), tmp_path / "run")
     next(first)
     with pytest.raises(DataError, match="Another process"):
@@ -224,7 +224,7 @@ def test_two_at_once_are_refused_and_leftovers_of_a_kill_cleared(tmp_path: Path)
     assert not leftover.exists()
 
 
-def test_other_facts_or_splits_do_not_go_on_with_a_run(tmp_path: Path) -> None:
+def test_a_run_does_not_resume_with_other_facts_or_splits(tmp_path: Path) -> None:
     def graph(last: str) -> KnowledgeGraph:
         builder = GraphBuilder()
         for place in range(9):
@@ -243,7 +243,7 @@ def test_other_facts_or_splits_do_not_go_on_with_a_run(tmp_path: Path) -> None:
 # --- the run folder -------------------------------------------------------------------------------
 
 
-def test_a_run_folder_tells_what_it_is(tmp_path: Path) -> None:
+def test_a_run_folder_describes_itself(tmp_path: Path) -> None:
     list(pretrain(circle(), settings(seed=7), tmp_path / "run", source="somewhere"))
     about = json.loads((tmp_path / "run" / "run.json").read_text())
     assert about["identity"]["settings"]["seed"] == 7
@@ -257,7 +257,7 @@ def test_a_run_folder_tells_what_it_is(tmp_path: Path) -> None:
 
 
 def test_the_best_epoch_is_kept_and_patience_ends_the_run(tmp_path: Path) -> None:
-    # Validation says 0.1, 0.3, 0.2, 0.3 (no better), so with a patience of two it ends there.
+    # Validation MRR is 0.1, 0.3, 0.2, 0.3 (no better), so it stops there with a patience of two.
     said, kept = iter([0.1, 0.3, 0.2, 0.3, 0.9]), list[Any]()
     chosen, graph = settings(epochs=9), circle()
     learner = Pretrainer(fresh_predictor(graph, chosen), links_of(graph, "train"), chosen)
@@ -284,7 +284,7 @@ def test_without_a_valid_split_the_last_epoch_is_kept(tmp_path: Path) -> None:
     assert checkpoint.about["valid"] is None
 
 
-def test_other_settings_do_not_go_on_with_a_run(tmp_path: Path) -> None:
+def test_a_run_does_not_resume_with_other_settings(tmp_path: Path) -> None:
     run = pretrain(circle(), settings(), tmp_path / "run")
     next(run)
     run.close()
@@ -294,13 +294,13 @@ def test_other_settings_do_not_go_on_with_a_run(tmp_path: Path) -> None:
         next(pretrain(circle(True), settings(), tmp_path / "run"))
 
 
-def test_a_finished_run_is_not_begun_again(tmp_path: Path) -> None:
+def test_a_finished_run_is_not_started_again(tmp_path: Path) -> None:
     list(pretrain(circle(), settings(), tmp_path / "run"))
     with pytest.raises(DataError, match="already finished"):
         next(pretrain(circle(), settings(), tmp_path / "run"))
 
 
-def test_a_folder_of_someone_elses_is_left_alone(tmp_path: Path) -> None:
+def test_an_unrelated_folder_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.txt").write_text("years of work")
     with pytest.raises(DataError, match="already exists"):
@@ -309,7 +309,7 @@ def test_a_folder_of_someone_elses_is_left_alone(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"nonsense", None])
-def test_a_damaged_state_is_refused(content: bytes | None, tmp_path: Path) -> None:
+def test_a_damaged_state_is_rejected(content: bytes | None, tmp_path: Path) -> None:
     run = pretrain(circle(), settings(), tmp_path / "run")
     next(run)
     run.close()
@@ -319,7 +319,7 @@ def test_a_damaged_state_is_refused(content: bytes | None, tmp_path: Path) -> No
         next(pretrain(circle(), settings(), tmp_path / "run"))
 
 
-def test_an_unfinished_run_is_no_checkpoint_yet(tmp_path: Path) -> None:
+def test_an_unfinished_run_is_not_yet_a_checkpoint(tmp_path: Path) -> None:
     run = pretrain(circle(), settings(), tmp_path / "run")
     next(run)
     run.close()
@@ -328,7 +328,7 @@ def test_an_unfinished_run_is_no_checkpoint_yet(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("rate", [1e9, 1e15, 1e30])
-def test_training_that_explodes_stops_and_keeps_nothing_of_it(rate: float, tmp_path: Path) -> None:
+def test_training_that_diverges_stops_and_keeps_no_bad_weights(rate: float, tmp_path: Path) -> None:
     chosen = settings(learning_rate=rate, epochs=50)
     with pytest.raises(TrainingError, match="lower learning rate"):
         list(pretrain(random_graph(False), chosen, tmp_path / "run", save_seconds=9e9))
@@ -337,7 +337,7 @@ def test_training_that_explodes_stops_and_keeps_nothing_of_it(rate: float, tmp_p
 
 
 @pytest.mark.parametrize("change", ["rank", "missing", "tally"])
-def test_a_state_of_another_training_is_refused(change: str, tmp_path: Path) -> None:
+def test_a_state_of_another_run_is_rejected(change: str, tmp_path: Path) -> None:
     for name, rank in (("one", 8), ("two", 9)):
         run = pretrain(circle(), settings(rank=rank), tmp_path / name)
         next(run)
@@ -354,7 +354,7 @@ def test_a_state_of_another_training_is_refused(change: str, tmp_path: Path) -> 
         next(pretrain(circle(), settings(), tmp_path / "one"))
 
 
-def test_no_facts_are_refused(tmp_path: Path) -> None:
+def test_a_graph_without_facts_is_rejected(tmp_path: Path) -> None:
     builder = GraphBuilder(["a", "b"], ["r"])
     builder.add("valid", "a", "r", "b")
     builder.add_ids("train", np.empty((0, 3), np.int32))
@@ -364,7 +364,7 @@ def test_no_facts_are_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not shutil.which("g++"), reason="torch.compile needs a C++ compiler")
-@pytest.mark.filterwarnings("ignore")  # the compiler's own
+@pytest.mark.filterwarnings("ignore")  # from the compiler
 def test_a_compiled_loss_is_the_same_loss() -> None:
     graph = circle()
     losses = []
@@ -381,5 +381,5 @@ def test_bfloat16_is_close(model: str, tmp_path: Path) -> None:
         for p in ("float32", "bfloat16")
     ]
     assert losses[0] == pytest.approx(losses[1], rel=0.1)
-    distances = ("transe", "rotate")  # no matrix product, so nothing to be rounded
+    distances = ("transe", "rotate")  # no matrix products, so nothing is rounded
     assert (losses[0] == losses[1]) is (model in distances)

@@ -30,19 +30,19 @@ def offered(text: str, asked: bool = True, fold_up_to: int = 100) -> list[str]:
     return [found.text for found in completer.get_completions(Document(text), event)]
 
 
-def test_relations_outside_of_brackets_and_entities_inside() -> None:
+def test_relations_are_completed_outside_brackets_and_entities_inside() -> None:
     assert offered("?x : cap") == ["capital_of"]
     assert offered("?x : won(ug") == ["Ugetsu"]
     assert offered("?x : won(Ugetsu, s") == ['"Silver Lion"']
     assert offered("?x : won(?x, Ugetsu) & dir") == ['"directed by"']
 
 
-def test_labels_are_offered_beside_names() -> None:
+def test_labels_are_completed_like_names() -> None:
     assert offered("?x : capital_of(ber") == ["Berlin"]
     assert offered("?x : capital_of(Q") == ["Q183", "Q64"]
 
 
-def test_what_was_begun_in_quotes_is_completed_in_quotes() -> None:
+def test_a_quoted_name_is_completed_in_quotes() -> None:
     completer = NameCompleter(GRAPH)
     (found,) = completer.get_completions(Document('?x : won("silver l'), CompleteEvent())
     assert (found.text, found.start_position) == ('"Silver Lion"', -len('"silver l'))
@@ -61,12 +61,12 @@ def test_in_sparql_names_follow_a_colon() -> None:
     assert offered("SELECT ?x { ?x ") == []
 
 
-def test_nothing_is_pressed_upon_who_has_not_begun() -> None:
+def test_nothing_is_suggested_before_typing() -> None:
     assert offered("?x : won(", asked=False) == []
     assert len(offered("?x : won(")) == 6  # five names and a label
 
 
-def test_a_large_graph_is_completed_by_what_is_written() -> None:
+def test_large_graphs_are_completed_case_sensitively() -> None:
     assert offered("?x : won(Ug", fold_up_to=2) == ["Ugetsu"]
     assert offered("?x : won(ug", fold_up_to=2) == []
 
@@ -85,7 +85,7 @@ def test_questions_come_line_by_line_and_are_remembered(
 
 
 @pytest.mark.parametrize("place", ["file", "folder"])
-def test_without_a_place_for_it_history_is_forgotten(
+def test_history_is_not_kept_if_it_cannot_be_stored(
     place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "file").write_text("")

@@ -1,4 +1,4 @@
-"""Models of PyKEEN score as they did, where it is installed."""
+"""Imported PyKEEN models give the same scores, if PyKEEN is installed."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from toy import random_graph
 @pytest.mark.filterwarnings("default")
 @pytest.mark.parametrize("model", ["ComplEx", "DistMult", "TransE", "RotatE"])
 @pytest.mark.parametrize("inverses", [False, True])
-def test_a_model_of_pykeen_scores_as_it_did(model: str, inverses: bool) -> None:
+def test_a_pykeen_model_gives_the_same_scores(model: str, inverses: bool) -> None:
     graph = random_graph(False)
     names, relations = graph.entities.names, graph.relations.names
     rows = graph.triples().tolist()
@@ -37,7 +37,7 @@ def test_a_model_of_pykeen_scores_as_it_did(model: str, inverses: bool) -> None:
     expected = original.predict_hrt(theirs).detach().flatten()
     found = predictor.score(*ours.T).detach()
     torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
-    # The same head, by the backward question: PyKEEN too takes the inverse where it has one.
+    # Scoring heads: PyKEEN also uses the inverse if it has one.
     backward_BE = predictor.score_answers(ours[:, 2], ours[:, 1] + len(relations)).detach()
     heads_BE = original.predict_h(theirs[:, 1:]).detach()
     found = backward_BE.gather(1, ours[:, :1])

@@ -1,4 +1,4 @@
-"""The parts of CLMPT and LMPNN, by hand, and what callers can look at."""
+"""The parts of CLMPT and LMPNN, by hand."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def question(text: str) -> QueryGroup:
 
 
 def test_lmpnn_by_hand() -> None:
-    """1p: the MLP of the constant's message plus ε times the free variable's first embedding."""
+    """1p: the MLP of the constant's message plus ε times the free variable's initial embedding."""
     made = fresh_reasoner(predictor(), reasoning(reasoner="lmpnn", epsilon=0.5), seed=0)
     found = made(lay_out_queries([question("?y : #1(#3, ?y)")], made.passing()))
     head, relation = made.predictor.entities_ED[3], made.predictor.relations_SW[1]
@@ -53,7 +53,7 @@ def test_lmpnn_by_hand() -> None:
 
 @pytest.mark.parametrize("kind", [ComplEx, DistMult, TransE, RotatE])
 @pytest.mark.parametrize("reasoner", ["clmpt", "lmpnn"])
-def test_every_predictor_will_do(kind: type, reasoner: str) -> None:
+def test_every_predictor_can_be_used(kind: type, reasoner: str) -> None:
     settings = reasoning(reasoner=reasoner, feed_forward=16, clmpt={"heads": 2})
     made = fresh_reasoner(predictor(kind), settings, seed=0)
     scores = made.reasoner().score([question("?y : #1(#3, ?x) & #0(?x, ?y) & !#0(#2, ?y)")])
@@ -61,7 +61,7 @@ def test_every_predictor_will_do(kind: type, reasoner: str) -> None:
     assert bool((scores.abs() <= 1 + 1e-6).all())
 
 
-def test_pooling_of_a_set_is_its_mean_sum_or_largest() -> None:
+def test_pooling_takes_the_mean_sum_or_maximum_of_a_set() -> None:
     tokens = torch.randn(5, WIDTH, generator=torch.Generator().manual_seed(3))
     found = {}
     for pooling in ("mean", "sum", "max"):
@@ -73,7 +73,7 @@ def test_pooling_of_a_set_is_its_mean_sum_or_largest() -> None:
     assert bool((found["max"] >= found["mean"]).all())
 
 
-def test_attention_is_there_to_be_looked_at() -> None:
+def test_attention_weights_can_be_inspected() -> None:
     made = fresh_reasoner(predictor(), reasoning(heads=2, feed_forward=16), seed=0)
     asked = question("?y : #1(#3, ?y) & #0(#2, ?y)")
     batch, trace = made.reasoner().trace([asked])
@@ -124,7 +124,7 @@ def test_pair_cosines_and_their_gradients_are_those_of_all_cosines() -> None:
         torch.testing.assert_close(got, expected)
 
 
-def test_dropout_keeps_the_share_and_the_mean_and_repeats_for_a_seed() -> None:
+def test_dropout_keeps_the_rate_and_the_mean_and_repeats_for_a_seed() -> None:
     ones = torch.ones(400, 401)
     first, second = (Dropout(0.1, torch.Generator().manual_seed(5))(ones) for _ in range(2))
     assert torch.equal(first, second)
@@ -168,8 +168,8 @@ def test_constants_change_only_without_conditional_passing() -> None:
         made = fresh_reasoner(predictor(), settings, seed=0)
         batch = lay_out_queries([asked], made.passing(share=False))
         assert len(batch.waves) == waves
-        # Without it #3 receives ?x's message, two tokens more, in time for ?x's second update;
-        # pruning leaves that out, as ?x's second update does not reach ?y.
+        # Without it #3 receives ?x's message (two more tokens) in time for ?x's second update;
+        # pruning skips that, because ?x's second update does not reach ?y.
         unpruned = lay_out_queries([asked], replace(made.passing(share=False), prune=False))
         assert (batch.tokens, unpruned.tokens) == (7, 10 if conditional else 14)
 
@@ -182,4 +182,6 @@ def test_same_seed_same_model() -> None:
     assert isinstance(first, CLMPT)
     assert torch.equal(first.blocks[0].expand.weight, second.blocks[0].expand.weight)  # type: ignore[union-attr]
     assert not torch.equal(first.blocks[0].expand.weight, other.blocks[0].expand.weight)  # type: ignore[union-attr]
-    assert bool((np.asarray(first.free_D.detach()) >= 0).all())  # the authors' start: in [0, 1)
+    assert bool(
+        (np.asarray(first.free_D.detach()) >= 0).all()
+    )  # the authors' initialisation: in [0, 1)

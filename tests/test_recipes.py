@@ -1,4 +1,4 @@
-"""Every recipe builds its model and takes a step; the paper's say what the paper says."""
+"""Every recipe builds its model and takes a step; the paper's recipes match the paper."""
 
 from __future__ import annotations
 
@@ -76,13 +76,13 @@ def test_there_is_a_recipe_for_each_result_of_the_paper() -> None:
 
 
 @pytest.mark.parametrize("path", [*PAPER, *LAPTOP], ids=lambda path: path.stem)
-def test_a_recipe_names_the_row_that_it_repeats(path: Path) -> None:
+def test_a_recipe_names_the_row_that_it_reproduces(path: Path) -> None:
     asked = recipe_of(path).experiment
     assert asked.published in published_rows(asked.benchmark)
     assert asked.benchmark in path.stem
 
 
-def test_the_main_recipes_are_the_papers() -> None:
+def test_the_main_recipes_have_the_paper_s_settings() -> None:
     """Section 5.1, Appendix A and its table of query counts, by hand."""
     wanted = {
         "fb15k": (0.05, 1e-4, 1024, "pre", (273_710, 27_371, 66_990, 8_000)),
@@ -109,7 +109,7 @@ def test_the_main_recipes_are_the_papers() -> None:
 
 
 @pytest.mark.parametrize("benchmark", ["fb15k", "fb15k-237", "nell995"])
-def test_lmpnn_is_as_its_authors_have_it(benchmark: str) -> None:
+def test_lmpnn_has_its_authors_settings(benchmark: str) -> None:
     recipe = recipe_of(ROOT / "paper" / f"lmpnn-{benchmark}.toml")
     usual = recipe_of(ROOT / "paper" / f"clmpt-{benchmark}.toml")
     model = recipe.reasoning.settings
@@ -154,19 +154,19 @@ def test_a_variant_differs_in_one_setting(stem: str, table: str, name: str, valu
 
 @pytest.mark.parametrize("benchmark", ["fb15k", "fb15k-237", "nell995"])
 def test_published_figures_add_up(benchmark: str) -> None:
-    """A slip by a point or more shows in an average; the next test finds the smaller ones."""
+    """A typo of a point or more shows in an average; the next test finds smaller ones."""
     rows = published_rows(benchmark)
     assert len(rows) >= 11
     for name, row in rows.items():
         for average, shapes in (("Avg_p", EPFO), ("Avg_n", NEGATION)):
             found = [row[shape] for shape in shapes if shape in row]
             if found:
-                slack = 0.2 if name in ("Q2P", "GammaE") else 0.1  # so they were printed
+                slack = 0.2 if name in ("Q2P", "GammaE") else 0.1  # as printed
                 assert sum(found) / len(shapes) == pytest.approx(row[average], abs=slack), name
     assert set(published()) == {"source", "columns", "fb15k", "fb15k-237", "nell995"}
 
 
-def test_published_figures_are_the_papers(benchmarks: Path) -> None:
+def test_published_figures_match_the_paper(benchmarks: Path) -> None:
     paper = (benchmarks.parent / "paper" / "clmpt.tex").read_text(encoding="utf-8")
     plain = re.sub(r"\\(?:textbf|underline)\{([\d.]+)\}", r"\1", paper)
     printed = [[cell.strip() for cell in line.split("&")] for line in plain.splitlines()]
@@ -202,7 +202,7 @@ def test_our_recipes_are_found_from_anywhere(
     assert read_recipe("recipes/laptop/nell995.toml") == {"training": {"batch": 3}}
 
 
-def test_a_recipe_says_only_what_differs_from_its_base(tmp_path: Path) -> None:
+def test_a_recipe_overrides_its_base(tmp_path: Path) -> None:
     write(
         tmp_path,
         first="[training]\nbatch = 8\nepochs = 3\n",
@@ -217,13 +217,13 @@ def test_a_recipe_says_only_what_differs_from_its_base(tmp_path: Path) -> None:
     ("text", "why"),
     [
         ('base = "own.toml"', "or is its own"),
-        ('base = "../own.toml"', "a file of the same folder"),
-        ("base = 3", "a file of the same folder"),
+        ('base = "../own.toml"', "a file in the same folder"),
+        ("base = 3", "a file in the same folder"),
         ("[trainin]\nbatch = 1", "Allowed tables"),
         ("training = 1", "Allowed tables"),
     ],
 )
-def test_a_wrong_recipe_is_named(tmp_path: Path, text: str, why: str) -> None:
+def test_a_wrong_recipe_is_reported(tmp_path: Path, text: str, why: str) -> None:
     write(tmp_path, own=text)
     with pytest.raises(SettingError, match=why):
         read_recipe(tmp_path / "own.toml")
@@ -239,12 +239,12 @@ def test_a_wrong_recipe_is_named(tmp_path: Path, text: str, why: str) -> None:
         ("hedas=1", "Did you mean 'heads'"),
     ],
 )
-def test_a_wrong_change_is_named(assignment: str, why: str) -> None:
+def test_a_wrong_change_is_reported(assignment: str, why: str) -> None:
     with pytest.raises(SettingError, match=why):
         changed({}, [assignment])
 
 
-def test_changes_are_of_their_own_kinds() -> None:
+def test_changes_have_the_right_types() -> None:
     made = changed(
         {}, ["rank=8", "frozen=true", "pooling=max", "training.clip=1e-2", "trained=1p 2p"]
     )

@@ -1,4 +1,4 @@
-"""The reference says what the code says."""
+"""The reference matches the code."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ COMMANDS = re.findall(r"^## (.+)$", PAGES["reference/commands.md"], re.MULTILINE
 
 
 @pytest.mark.parametrize("name", PAGES)
-def test_the_pages_are_as_the_code_makes_them(name: str) -> None:
+def test_the_pages_are_up_to_date(name: str) -> None:
     written = (ROOT / "docs" / name).read_text(encoding="utf-8")
     assert written == PAGES[name], "run: make reference"
 
@@ -41,7 +41,7 @@ def test_every_command_has_help_with_an_example_that_parses(
 
 
 def words_of(line: str) -> list[str]:
-    """The arguments of a command, up to where its output goes."""
+    """The arguments of a command, without a redirection."""
     return shlex.split(line.split(" > ")[0])[1:]
 
 

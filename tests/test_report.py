@@ -1,4 +1,4 @@
-"""One yardstick for every reasoner: by hand, on real data, and in every form it is shown in."""
+"""Evaluation reports: by hand, on real data, and in every format."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from toy import films, random_graph
 
 
 class Fixed:
-    """Gives every query the scores that its first constant is the number of."""
+    """Gives every query the row of scores that its first constant selects."""
 
     name = "fixed"
 
@@ -76,7 +76,7 @@ def test_queries_without_hard_answers_do_not_count() -> None:
     group = one_hop(sets([0], [1]), sets([], [0]))
     (found,) = evaluate(Fixed([[0.0, 0.0], [1.0, 0.0]]), [group], "fixed").shapes
     assert found.figures == Figures(1.0, 1.0, 1.0, 1.0, 1)
-    assert found.standard_error is None  # one query tells nothing of others
+    assert found.standard_error is None  # undefined for one query
     assert found.notes == ("y is fixed",)
     assert evaluate(Fixed([[0.0, 0.0]]), [one_hop(sets([0]), sets([]))], "fixed").shapes == ()
 
@@ -96,8 +96,8 @@ def test_small_chunks_give_the_same_report() -> None:
         assert one.by_missing.keys() == two.by_missing.keys()
 
 
-def test_the_exact_solver_knows_nothing_of_hard_answers() -> None:
-    """All its zeros tie: a hard answer is in the middle of the non-answers."""
+def test_the_exact_solver_does_not_know_hard_answers() -> None:
+    """All zeros tie, so a hard answer ranks in the middle of the non-answers."""
     graph = random_graph(True)
     protocol = Protocol(("train",), ("train", "test"), 100)
     group = sample(shape("2i"), graph, protocol, 40, 1)
@@ -107,7 +107,7 @@ def test_the_exact_solver_knows_nothing_of_hard_answers() -> None:
         for easy, hard in zip(group.easy, group.hard, strict=True)
     ]
     assert found.figures.mrr == pytest.approx(float(np.mean(middles)))
-    # Shown the full graph it knows them all.
+    # Given the full graph, it knows them all.
     (told,) = evaluate(ExactReasoner(graph), [group], "exact").shapes
     assert told.figures == Figures(1.0, 1.0, 1.0, 1.0, 40)
 
@@ -137,7 +137,7 @@ def result(name: str, mrr: float, *notes: str) -> ShapeResult:
     return ShapeResult(name, figures, 0.01, 12, {1: figures, 3: figures}, notes)
 
 
-def test_averages_are_over_all_shapes_of_a_kind_or_not_given() -> None:
+def test_averages_need_all_shapes_of_a_kind() -> None:
     positive = [result(name, 0.1 * number) for number, name in enumerate(EPFO)]
     negative = [result(name, 0.2) for name in NEGATION]
     assert Report("m", tuple(positive + negative)).averages == pytest.approx(
@@ -146,7 +146,7 @@ def test_averages_are_over_all_shapes_of_a_kind_or_not_given() -> None:
     assert Report("m", tuple(positive[1:] + negative)).averages == pytest.approx({"Avg_n": 0.2})
 
 
-def test_a_report_in_every_form() -> None:
+def test_a_report_in_every_format() -> None:
     made = Report(
         "m <1>", (result("2p", 0.25), result("pni", 0.125, "Not quite.")), ("train", "valid")
     )
@@ -187,7 +187,7 @@ def brute_force(text: str) -> list[float]:
     def atom(edge: QueryEdge, ends: dict[int, int], answer: int, order: list[int]) -> float:
         at = {**ends, graph.free: answer}
         relation: int = edge.relation.number  # type: ignore[union-attr]
-        # As the reasoner reads it: from the end that is found first to the other.
+        # As in beam search: from the end that is bound first to the other.
         if order.index(edge.head) <= order.index(edge.tail):
             value = likely[relation][at[edge.head], at[edge.tail]]
         else:
@@ -216,7 +216,7 @@ def brute_force(text: str) -> list[float]:
         "?y : #0(?x, #1) & #1(?y, ?x) & #2(#3, ?y)",  # read backwards, a branch
     ],
 )
-def test_with_a_beam_as_wide_as_the_graph_nothing_is_missed(text: str) -> None:
+def test_a_beam_as_wide_as_the_graph_is_exact(text: str) -> None:
     made, relations = predictor(), len(random_graph(True).relations)
     group = QueryGroup.single(parse(text))
     wide = BeamSearch(made, relations, beam=len(made.entities_ED) ** 2).score([group])[0]
@@ -225,7 +225,7 @@ def test_with_a_beam_as_wide_as_the_graph_nothing_is_missed(text: str) -> None:
     assert bool((narrow <= wide + 1e-5).all())
 
 
-def test_in_beam_search_the_order_of_atoms_does_not_matter() -> None:
+def test_beam_search_does_not_depend_on_the_order_of_atoms() -> None:
     made, relations = predictor(), len(random_graph(True).relations)
     atoms = ["#1(?y, ?x)", "#2(?z, ?y)", "#3(?z, ?x)", "#0(#1, ?z)"]
     found = [
@@ -247,12 +247,12 @@ def test_in_beam_search_the_order_of_atoms_does_not_matter() -> None:
         ("?y : #0(#1, ?x) & #1(?x, ?y)", 0),
     ],
 )
-def test_beam_search_tells_what_it_leaves_out(text: str, left_out: int) -> None:
+def test_beam_search_notes_the_atoms_it_ignores(text: str, left_out: int) -> None:
     notes = BeamSearch(predictor(), len(random_graph(True).relations)).notes(parse(text))
     assert notes == ((f"{left_out} atoms that no constant leads to are ignored.",) * bool(left_out))
 
 
-def test_one_hop_is_ranked_as_by_score() -> None:
+def test_one_hop_queries_are_ranked_by_score() -> None:
     made, relations = predictor(), len(random_graph(True).relations)
     scores = BeamSearch(made, relations).score([QueryGroup.single(parse("?y : #3(#7, ?y)"))])[0]
     direct = made.score_answers(torch.tensor([7]), torch.tensor([3]))[0]
@@ -269,8 +269,8 @@ def test_an_atom_read_backwards_uses_the_inverse() -> None:
 # --- real data ------------------------------------------------------------------------------------
 
 
-def test_the_official_test_queries_leak_nothing(benchmarks: Path) -> None:
-    """A few queries of each shape of NELL995: knowing train and valid does not help."""
+def test_the_official_test_queries_do_not_leak(benchmarks: Path) -> None:
+    """A few queries per shape of NELL995: knowing train and valid does not help."""
     graph = open_graph(benchmarks / "NELL-betae")
     groups = [g.take(slice(0, 20)) for g in read_queries(benchmarks / "NELL-betae", "test")]
     observed = ("train", "valid")
@@ -283,7 +283,7 @@ def test_the_official_test_queries_leak_nothing(benchmarks: Path) -> None:
 
 
 def test_films_by_hand() -> None:
-    """Sansho won the Lion in truth only: among the non-answers it ties with all."""
+    """That Sansho won the Lion is held out, so it ties with all non-answers."""
     graph = films()
     names = graph.entities.names
     (mizoguchi, ugetsu, sansho, oharu) = (

@@ -50,7 +50,7 @@ def test_variants_share_what_they_have_in_common(run: Path) -> None:
     assert list(figures(run)) == ["CLMPT", "LMPNN, training.batch=8", "beam search"]
 
 
-def test_what_is_done_is_not_done_again(home: Path, run: Path, capsys: Captured) -> None:
+def test_finished_stages_are_not_repeated(home: Path, run: Path, capsys: Captured) -> None:
     before = {path: path.stat().st_mtime_ns for path in run.rglob("*") if path.is_file()}
     assert main(arguments(home, run)) == 0
     shown = capsys.readouterr().out
@@ -96,7 +96,7 @@ def test_a_run_resumes_in_the_middle_of_a_stage_and_on_another_device(
         reproduce(open_graph(data), data, recipe, out, progress=press_ctrl_c)
     assert list(out.rglob("state.safetensors"))
     assert main(arguments(home, out, "--plan")) == 0
-    assert re.findall(r"^  (\S+) +started, about .* at most", capsys.readouterr().out, re.M) == [stage]
+    assert re.findall(r"^  (\S+) +started, about", capsys.readouterr().out, re.M) == [stage]
     assert main(arguments(home, out, "--device", "cpu")) == 0
     assert figures(out)["CLMPT"] == figures(run)["CLMPT"]
     assert main(arguments(home, out)) == 0
@@ -132,13 +132,13 @@ def test_official_queries_that_come_later_are_used(
         (tmp_path / path.name).rename(path)
     capsys.readouterr()
     assert main(words) == 0
-    assert capsys.readouterr().out.count(" done\n") == 4  # all but what the test split is for
+    assert capsys.readouterr().out.count(" done\n") == 4  # all but those of the test split
     page = (out / "report" / "report.md").read_text(encoding="utf-8")
     assert "official: 1p 5" in page
     assert list(figures(out))[:2] == ["CLMPT", "CLMPT (2)"]
 
 
-def test_samples_of_other_shapes_are_not_taken(home: Path, run: Path, tmp_path: Path) -> None:
+def test_samples_of_other_shapes_are_not_used(home: Path, run: Path, tmp_path: Path) -> None:
     out = tmp_path / "run"
     shutil.copytree(run, out)
     (test,) = out.glob("queries/test-*.queries")
@@ -151,7 +151,7 @@ def test_samples_of_other_shapes_are_not_taken(home: Path, run: Path, tmp_path: 
     assert len(list((out / "queries").iterdir())) == 3
 
 
-def test_what_a_kill_left_is_cleared_away_and_nothing_else(
+def test_leftovers_of_a_kill_are_removed_and_nothing_else(
     home: Path, run: Path, tmp_path: Path
 ) -> None:
     out = tmp_path / "run"
@@ -167,7 +167,9 @@ def test_what_a_kill_left_is_cleared_away_and_nothing_else(
     assert (out / ".Trash-1000").is_dir()
 
 
-def test_variants_of_one_name_are_told_apart(home: Path, tmp_path: Path, capsys: Captured) -> None:
+def test_variants_with_the_same_name_are_numbered(
+    home: Path, tmp_path: Path, capsys: Captured
+) -> None:
     out, other = tmp_path / "run", ("--set", "training.seed=1", "--name", "CLMPT")
     assert main(arguments(home, out)) == 0
     assert main(arguments(home, out, *other)) == 0
@@ -183,7 +185,7 @@ def test_variants_of_one_name_are_told_apart(home: Path, tmp_path: Path, capsys:
         assert json.loads(capsys.readouterr().out)["report"] == found[name]
 
 
-def test_variants_begun_in_one_second_stand_in_the_order_they_were_done(
+def test_variants_started_in_the_same_second_are_sorted_by_when_they_finished(
     home: Path, run: Path, tmp_path: Path
 ) -> None:
     out = tmp_path / "run"
@@ -211,16 +213,14 @@ def test_variants_begun_in_one_second_stand_in_the_order_they_were_done(
         (["--set", "name=foo", "--name", "bar"], "bar"),
     ],
 )
-def test_a_variant_is_called_by_what_is_special(
+def test_a_variant_is_named_after_what_differs(
     home: Path, tmp_path: Path, capsys: Captured, more: list[str], name: str
 ) -> None:
     assert main(arguments(home, tmp_path / "run", *more, "--plan")) == 0
     assert capsys.readouterr().out.startswith(f"{name}, 40 entities")
 
 
-def test_a_recipes_own_name_stays_with_its_variants(
-    home: Path, tmp_path: Path, capsys: Captured
-) -> None:
+def test_variants_keep_the_recipe_s_own_name(home: Path, tmp_path: Path, capsys: Captured) -> None:
     named = tmp_path / "named.toml"
     named.write_text(RECIPE.replace("[experiment]", '[experiment]\nname = "4 heads"'))
     words = arguments(home, tmp_path / "run", "--set", "frozen=true", "--plan")
@@ -229,7 +229,7 @@ def test_a_recipes_own_name_stays_with_its_variants(
     assert capsys.readouterr().out.startswith("4 heads, frozen=true, 40 entities")
 
 
-def test_a_plan_for_a_folder_of_another_graph_is_refused(
+def test_a_plan_for_a_folder_of_another_graph_is_rejected(
     home: Path, run: Path, tmp_path: Path, capsys: Captured
 ) -> None:
     other = tmp_path / "other"
@@ -249,7 +249,7 @@ def test_a_plan_changes_nothing(home: Path, tmp_path: Path, capsys: Captured) ->
     assert not (tmp_path / "run").exists()
 
 
-def test_a_damaged_stage_is_named(home: Path, tmp_path: Path, capsys: Captured) -> None:
+def test_a_damaged_stage_is_reported(home: Path, tmp_path: Path, capsys: Captured) -> None:
     out = tmp_path / "run"
     assert main(arguments(home, out)) == 0
     (weights,) = out.glob("predictors/*/weights.safetensors")
@@ -277,7 +277,7 @@ def test_a_damaged_stage_is_named(home: Path, tmp_path: Path, capsys: Captured) 
         (["--set", "training.device=abacus"], "abacus"),
     ],
 )
-def test_wrong_settings_are_named_before_anything_is_made(
+def test_wrong_settings_are_reported_before_anything_is_written(
     home: Path, tmp_path: Path, capsys: Captured, more: list[str], why: str
 ) -> None:
     assert main(arguments(home, tmp_path / "run", *more)) == 2
@@ -285,7 +285,7 @@ def test_wrong_settings_are_named_before_anything_is_made(
     assert not (tmp_path / "run").exists()
 
 
-def test_other_folders_are_refused(home: Path, tmp_path: Path, capsys: Captured) -> None:
+def test_unsuitable_folders_are_rejected(home: Path, tmp_path: Path, capsys: Captured) -> None:
     mine = tmp_path / "mine"
     mine.mkdir()
     (mine / "thesis.txt").write_text("precious")

@@ -21,14 +21,14 @@ from models import fresh_reasoner, reasoning
 
 
 def meeting(barrier: Barrier) -> None:
-    """Waits until the other thread is here too; a thread that comes alone goes on after a while."""
+    """Waits for the other thread, for a limited time."""
     with contextlib.suppress(BrokenBarrierError):
         barrier.wait(5)
 
 
-def test_two_threads_at_the_worst_moments_get_the_right_scores() -> None:
-    """Both ask for a cache before either has one, and both lay out their query before either
-    computes: a cache that they shared would be asked for rows that are not there yet."""
+def test_two_threads_in_the_worst_interleaving_get_the_right_scores() -> None:
+    """Both request a cache before either has one, and both lay out their query before either
+    computes: a shared cache would be asked for rows that do not exist yet."""
     random = torch.Generator().manual_seed(0)
     predictor = ComplEx(
         torch.randn(9, 8, generator=random),
@@ -87,15 +87,17 @@ def cgroup(folder: Path, files: dict[str, str]) -> Path:
         ({}, 8),
     ],
 )
-def test_a_container_s_quota_counts(files: dict[str, str], processors: int, tmp_path: Path) -> None:
+def test_the_quota_of_a_container_is_respected(
+    files: dict[str, str], processors: int, tmp_path: Path
+) -> None:
     assert available_processors(cgroup(tmp_path, files), processors=8) == processors
 
 
-def test_here_there_is_at_least_one() -> None:
+def test_there_is_at_least_one_processor() -> None:
     assert available_processors() >= 1
 
 
-def test_threads_are_as_before_afterwards() -> None:
+def test_the_number_of_threads_is_restored() -> None:
     before = torch.get_num_threads()
 
     def fails() -> None:

@@ -1,4 +1,4 @@
-"""What a training step computes, and from what."""
+"""Training steps: the loss, its inputs, and learning rates."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from toy import random_graph
 
 
 def slow_loss(made: Trainer, groups: list[QueryGroup], positive: Any, negative: Any) -> Tensor:
-    """The paper's loss from all cosines, one query at a time, with exponentials as they stand."""
+    """The paper's loss from all cosines, one query at a time, with plain exponentials."""
 
     model = made.model
     assert isinstance(model, MessagePassing)
@@ -51,7 +51,7 @@ def slow_loss(made: Trainer, groups: list[QueryGroup], positive: Any, negative: 
 
 @pytest.mark.parametrize("frozen", [False, True])
 @pytest.mark.parametrize("negatives", ["query", "batch", "all"])
-def test_the_loss_and_its_gradients_are_the_paper_s(negatives: str, frozen: bool) -> None:
+def test_the_loss_and_its_gradients_match_the_paper(negatives: str, frozen: bool) -> None:
     chosen = changed(SMALL, dropout=0.0, frozen=frozen, temperature=0.2)
     made = trainer(chosen, negatives=negatives)
     groups = made.order.batch(0)
@@ -84,7 +84,7 @@ def test_positives_are_answers_and_differ_from_epoch_to_epoch() -> None:
 
 
 @pytest.mark.parametrize("mixing", ["all", "shape"])
-def test_an_epoch_is_every_query_once(mixing: str) -> None:
+def test_an_epoch_has_every_query_once(mixing: str) -> None:
     groups = queries(random_graph(False), 25).groups
     order = Order(groups, settings(mixing=mixing, batch=10))
     seen: dict[str, list[list[int]]] = {}
@@ -101,10 +101,10 @@ def test_an_epoch_is_every_query_once(mixing: str) -> None:
         )
     assert (max(shapes_at_once) > 1) == (mixing == "all")
     second = [group.name for group in order.batch(order.steps_per_epoch)]
-    assert second  # the next epoch follows without a seam
+    assert second  # the next epoch follows directly
 
 
-def test_queries_are_read_from_the_file_they_are_in(tmp_path: Path) -> None:
+def test_queries_are_read_from_their_file(tmp_path: Path) -> None:
     queries(random_graph(False)).save(tmp_path / "q.queries")
     stored = QuerySet.open(tmp_path / "q.queries")
     made = Trainer(fresh_reasoner(predictor(), SMALL, seed=0), stored.groups, settings())
@@ -124,7 +124,7 @@ def test_learning_rates() -> None:
 
     assert rates() == [1.0] * 8
     assert rates(warm_up=3) == [0.25, 0.5, 0.75, 1, 1, 1, 1, 1]
-    per_epoch = trainer().steps_per_epoch  # 180 queries, 32 a step: six
+    per_epoch = trainer().steps_per_epoch  # 180 queries, 32 per step: six
     assert rates(decay="step", decay_epoch=1) == [1.0] * per_epoch + [0.1] * (8 - per_epoch)
     # From 1 down to 0 in eight steps, along half a cosine: at the middle, a half.
     cosines = [round((1 + math.cos(math.pi * step / 8)) / 2, 4) for step in range(8)]
@@ -132,8 +132,8 @@ def test_learning_rates() -> None:
     assert cosines[4] == 0.5
 
 
-def test_a_clipped_gradient_is_no_longer_than_allowed() -> None:
-    """Adam's first step does not feel a gradient's length, its first moment does."""
+def test_gradients_are_clipped() -> None:
+    """Adam's first step does not depend on the gradient norm, but its first moment does."""
     lengths = {}
     for clip in (0.0, 1e-3):
         made = trainer(clip=clip)
@@ -145,7 +145,7 @@ def test_a_clipped_gradient_is_no_longer_than_allowed() -> None:
 
 
 @pytest.mark.parametrize("change", [{}, {"negatives": "batch"}, {"negatives": "all"}])
-def test_large_steps_on_several_threads_sum_in_one_order(change: dict[str, Any]) -> None:
+def test_large_steps_on_several_threads_are_deterministic(change: dict[str, Any]) -> None:
     threads, found = torch.get_num_threads(), []
     torch.set_num_threads(4)
     try:
@@ -167,7 +167,7 @@ def test_large_steps_on_several_threads_sum_in_one_order(change: dict[str, Any])
         assert all(torch.equal(found[0][name], other[name]) for name in other)
 
 
-def test_queries_without_answers_are_refused() -> None:
+def test_queries_without_answers_are_rejected() -> None:
     group = queries(random_graph(False)).groups[0].take(np.empty(0, np.int64))
     with pytest.raises(TrainingError, match="no queries"):
         Trainer(fresh_reasoner(predictor(), SMALL, seed=0), [group], settings())

@@ -1,4 +1,4 @@
-"""Training runs: what they keep, what they refuse, what they learn; a stop changes nothing."""
+"""Training runs: what they keep, reject and learn; interruptions do not change the result."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def assert_same_run(first: Path, second: Path) -> None:
 
 @pytest.mark.parametrize("change", [{}, {"mixing": "shape", "decay": "cosine", "warm_up": 3}])
 @pytest.mark.parametrize("stops", [[1], [6], [7, 2]])  # six steps are an epoch
-def test_a_stopped_run_ends_as_if_it_had_not_been(
+def test_an_interrupted_run_ends_with_the_same_weights(
     change: dict[str, Any], stops: list[int], tmp_path: Path
 ) -> None:
     run(tmp_path / "whole", **change)
@@ -74,7 +74,7 @@ def test_a_stopped_run_ends_as_if_it_had_not_been(
     assert_same_run(tmp_path / "whole", tmp_path / "parts")
 
 
-def test_a_frozen_predictor_stays_as_it_is_and_its_state_is_not_saved(tmp_path: Path) -> None:
+def test_a_frozen_predictor_does_not_change_and_its_state_is_not_saved(tmp_path: Path) -> None:
     frozen = changed(SMALL, frozen=True)
     graph, chosen = valid_graph(), settings()
     part = train(graph, predictor(), queries(graph), frozen, chosen, tmp_path / "run")
@@ -127,7 +127,7 @@ def test_the_best_weights_are_kept_and_patience_ends_the_run(tmp_path: Path) -> 
     assert evaluate(stored.model.reasoner(), asked, "again").mean == pytest.approx(max(values))
 
 
-def test_validation_queries_are_a_fixed_part_of_those_given(tmp_path: Path) -> None:
+def test_validation_uses_a_fixed_subset_of_the_given_queries(tmp_path: Path) -> None:
     graph = valid_graph()
     protocol = Protocol(("train",), ("train", "valid"), 100)
     valid = QuerySet((sample(shape("2p"), graph, protocol, 30, 1),))
@@ -139,13 +139,13 @@ def test_validation_queries_are_a_fixed_part_of_those_given(tmp_path: Path) -> N
     assert one.checksum == two.checksum
 
 
-def test_loss_that_is_no_number_stops_and_keeps_the_last_good_weights(tmp_path: Path) -> None:
+def test_a_nan_loss_stops_the_run_and_keeps_the_last_good_weights(tmp_path: Path) -> None:
     graph, out = valid_graph(), tmp_path / "run"
     good = run(out / "good", epochs=1)
     assert math.isfinite(good[-1].loss)
     chosen = settings(learning_rate=1e30, epochs=50, validation_queries=10)
     bad = train(graph, predictor(), queries(graph), SMALL, chosen, out / "bad")
-    with pytest.raises(TrainingError, match="What was saved before that is kept"):
+    with pytest.raises(TrainingError, match="Earlier results are kept"):
         list(bad)
     if (out / "bad" / "reasoner.json").exists():
         weights = load_file(out / "bad" / "weights.safetensors")
@@ -161,7 +161,7 @@ def test_loss_that_is_no_number_stops_and_keeps_the_last_good_weights(tmp_path: 
         ({"count": 20}, "queries: "),
     ],
 )
-def test_a_run_goes_on_only_with_what_it_was_begun_with(
+def test_a_run_resumes_only_with_the_same_inputs(
     change: dict[str, Any], what: str, tmp_path: Path
 ) -> None:
     graph = valid_graph()
@@ -182,7 +182,7 @@ def test_a_run_goes_on_only_with_what_it_was_begun_with(
         next(other)
 
 
-def test_queries_of_another_graph_are_refused(tmp_path: Path) -> None:
+def test_queries_of_another_graph_are_rejected(tmp_path: Path) -> None:
     small = GraphBuilder(["a", "b"], ["r"])
     small.add("train", "a", "r", "b")
     graph = small.build()
@@ -192,7 +192,7 @@ def test_queries_of_another_graph_are_refused(tmp_path: Path) -> None:
         next(train(graph, tiny, queries(valid_graph()), SMALL, settings(), tmp_path / "run"))
 
 
-def test_a_stored_reasoner_refuses_another_graph_and_damage(tmp_path: Path) -> None:
+def test_a_stored_reasoner_rejects_another_graph_and_damage(tmp_path: Path) -> None:
     run(tmp_path / "run", epochs=1)
     open_reasoner(tmp_path / "run", valid_graph())
     with pytest.raises(WrongGraph, match="different entity names"):
@@ -229,8 +229,8 @@ def test_settings_are_checked() -> None:
 
 
 def towns() -> KnowledgeGraph:
-    """200 people of ten towns of different sizes. Whom someone is related to depends on the town:
-    mostly people of one other town, sometimes of a second."""
+    """200 people from ten towns of different sizes. Relations depend on the town: mostly with
+    people from one other town, sometimes from a second."""
     random = np.random.default_rng(0)
     people, towns, relations = 200, 10, 6
     sizes = np.arange(1, towns + 1)
@@ -249,7 +249,7 @@ def towns() -> KnowledgeGraph:
     return builder.build()
 
 
-def test_clmpt_learns_to_answer_beyond_its_predictor(tmp_path: Path) -> None:
+def test_clmpt_learns_to_beat_its_predictor(tmp_path: Path) -> None:
     graph = towns()
     quick = read_pretraining({"rank": 32, "epochs": 15, "batch": 200, "regularisation": 0.02})
     list(pretrain(graph, replace(quick, device="cpu"), tmp_path / "predictor"))

@@ -28,7 +28,7 @@ Mifune starred Oharu
 
 
 def films() -> KnowledgeGraph:
-    """What is known (train) and what is true beyond it (test)."""
+    """Known facts (train) and held-out ones (test)."""
     builder = GraphBuilder()
     for split, text in (("train", TRAIN), ("test", TEST)):
         for line in text.split("\n"):

@@ -1,4 +1,4 @@
-"""The weights that the golden numbers were computed with: drawn from one seed, in this order."""
+"""The weights behind the golden numbers: drawn from one seed, in this order."""
 
 from __future__ import annotations
 

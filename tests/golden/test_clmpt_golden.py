@@ -1,4 +1,4 @@
-"""The numbers that the authors' released model computes for fixed weights and queries."""
+"""The outputs of the authors' released model for fixed weights and queries."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def model(norm: str) -> CLMPT:
     for part in ("expand", "contract", "attention_norm", "feed_forward_norm"):
         for kind in ("weight", "bias"):
             own[f"blocks.0.{part}.{kind}"] = given[f"{part}.{kind}"]
-    if norm == "post":  # the only order whose attention has biases, and here they are 0
+    if norm == "post":  # only this norm order has attention biases; here they are 0
         own["blocks.0.query_key_value.bias"] = torch.zeros(3 * WIDTH)
         own["blocks.0.output.bias"] = torch.zeros(WIDTH)
     tables = {f"predictor.{name}": value for name, value in predictor.state_dict().items()}
@@ -113,7 +113,7 @@ def test_answers_ranks_and_mrr_of_all_shapes_in_one_batch(norm: str) -> None:
             ]
         )
         off = np.abs(rank_T[order] - 1 - golden[f"{one.name}_rank"])
-        assert off.max() <= 1  # cosines that differ by less than float32 can tell
+        assert off.max() <= 1  # ties within float32 precision
         unequal += int((off > 0).sum())
         weight_T = np.repeat(1 / one.hard.counts, one.hard.counts) / len(one)
         assert (weight_T / rank_T).sum() == pytest.approx(golden[f"{one.name}_mrr"], rel=1e-4)

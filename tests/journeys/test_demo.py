@@ -1,4 +1,4 @@
-"""The demonstration: what it says, what it leaves, and that a second run is at once."""
+"""The demo: its output, its files, and that a second run only opens the model."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from clmpt.cli.main import main
 Captured = pytest.CaptureFixture[str]
 
 
-def test_the_demonstration_from_the_first_line_to_the_last(world_model: Path) -> None:
+def test_the_output_of_the_demo(world_model: Path) -> None:
     said = world_model.with_name("clmpt-world.txt").read_text()
     for words, formula in QUESTIONS:
         assert words in said
@@ -44,15 +44,15 @@ def test_the_second_run_opens_the_model(world_model: Path, capsys: Captured) -> 
     before = (world_model / "reasoner" / "weights.safetensors").stat().st_mtime_ns
     assert main(["demo", "--out", str(world_model), "--json"]) == 0
     out, err = capsys.readouterr()
-    assert "finished already" in err
+    assert "already finished" in err
     assert "pre-training" not in err
     found = json.loads(out)
     assert len(found["questions"]) == len(QUESTIONS)
     assert (world_model / "reasoner" / "weights.safetensors").stat().st_mtime_ns == before
 
 
-def test_the_model_finds_hidden_facts_better_than_its_predictor_does(world_model: Path) -> None:
-    """On the mean over all shapes; which shapes it is ahead on differs from machine to machine."""
+def test_the_model_predicts_hidden_facts_better_than_its_predictor(world_model: Path) -> None:
+    """On the mean over all shapes; single shapes vary from machine to machine."""
     means = [
         json.loads((world_model / name / "report.json").read_text())["mean"]
         for name in ("report", "report-beam-search")

@@ -1,4 +1,4 @@
-"""fit, ask on what it made, and the Python interface: from a file to answers."""
+"""fit and ask: from a file to answers."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def refused(capsys: Captured, *arguments: str) -> str:
 
 
 def files_of(folder: Path) -> dict[str, bytes]:
-    """What a fit makes, without what tells when and how fast it was made."""
+    """The files of a fit, without dates and timings."""
     moments = ("run.json", "finished.json", "log.jsonl", "cost.json")
     return {
         str(path.relative_to(folder)): path.read_bytes()
@@ -39,9 +39,7 @@ def files_of(folder: Path) -> dict[str, bytes]:
     }
 
 
-def test_fit_says_what_it_will_do_and_how_it_went(
-    fitted: Path, capsys: Captured, tmp_path: Path
-) -> None:
+def test_fit_prints_a_plan_and_its_results(fitted: Path, capsys: Captured, tmp_path: Path) -> None:
     command = fit_words(fitted, "told")
     command[command.index("--out") + 1] = str(tmp_path / "told")
     assert main(command) == 0
@@ -69,7 +67,7 @@ def test_a_finished_folder_is_opened_at_once(fitted: Path, capsys: Captured) -> 
     before = files_of(fitted / "model")
     assert main(fit_words(fitted, "model", "--json")) == 0
     out, err = capsys.readouterr()
-    assert "finished already" in err
+    assert "already finished" in err
     report = json.loads(out)["report"]
     assert {shape["count"] for shape in report["shapes"]} <= set(range(1, 6))
     assert files_of(fitted / "model") == before
@@ -110,7 +108,7 @@ def test_asking_what_fit_made(fitted: Path, capsys: Captured) -> None:
     assert len(by_status["predicted"]) == 40 - found["known"]
 
 
-def test_a_hidden_fact_is_told_from_a_known_and_a_predicted_one(fitted: Path) -> None:
+def test_hidden_known_and_predicted_answers_are_distinguished(fitted: Path) -> None:
     model = clmpt.load(fitted / "model", device="cpu")
     head, relation, tail = model.graph.triples("test")[0].tolist()
     found = model.ask(f"?y : #{relation}(#{head}, ?y)", limit=len(model.graph.entities))
@@ -154,7 +152,7 @@ def test_questions_from_a_pipe_and_a_mistake_among_them(fitted: Path) -> None:
     assert "line 4: Unknown relation 'r9' at column 6" in found.stderr
 
 
-def test_what_cannot_be_fitted_is_refused_in_a_line(
+def test_bad_input_to_fit_is_rejected_in_one_line(
     fitted: Path, tmp_path: Path, capsys: Captured
 ) -> None:
     assert "other settings" in refused(capsys, *fit_words(fitted, "model", "--seed", "3"))
@@ -162,7 +160,7 @@ def test_what_cannot_be_fitted_is_refused_in_a_line(
     (tmp_path / "one.tsv").write_text("a\tr\tb\n")
     (tmp_path / "other.toml").write_text("[fiting]\nhide = 0\n")
     one = ["fit", str(tmp_path / "one.tsv"), "--out", str(tmp_path / "one")]
-    assert "has 'fiting'; it may have" in refused(
+    assert "has an unknown entry 'fiting'" in refused(
         capsys, *one, "--recipe", str(tmp_path / "other.toml")
     )
     (tmp_path / "notes").mkdir()
@@ -179,19 +177,19 @@ def test_even_a_single_fact_can_be_fitted(tmp_path: Path, fitted: Path, capsys: 
     recipe = ["--recipe", str(fitted / "quick.toml")]
     assert main(["fit", str(tmp_path / "one.tsv"), "--out", out, *recipe]) == 0
     said = capsys.readouterr().out
-    assert "nothing will be measured" in said
-    assert "Nothing was measured" in said
+    assert "nothing will be evaluated" in said
+    assert "Nothing was evaluated" in said
     assert main(["ask", out, "?x : r(a, ?x)", "--limit", "1"]) == 0
 
 
-def test_everything_can_be_trained_on(tmp_path: Path, fitted: Path, capsys: Captured) -> None:
+def test_fit_can_train_on_all_facts(tmp_path: Path, fitted: Path, capsys: Captured) -> None:
     command = fit_words(fitted, "all", "--hide", "0", "--json")
     command[command.index("--out") + 1] = str(tmp_path / "all")
     assert main(command) == 0
     assert json.loads(capsys.readouterr().out)["report"] is None
 
 
-def test_all_splits_are_trained_on_where_nothing_is_hidden(tmp_path: Path, fitted: Path) -> None:
+def test_fit_trains_on_all_splits_if_nothing_is_held_out(tmp_path: Path, fitted: Path) -> None:
     lines = (fitted / "facts.tsv").read_text().splitlines(keepends=True)
     for name, part in (("a", lines[::2]), ("b", lines[1::2])):
         (tmp_path / f"{name}.tsv").write_text("".join(part))
@@ -203,7 +201,7 @@ def test_all_splits_are_trained_on_where_nothing_is_hidden(tmp_path: Path, fitte
     assert len(graph.triples()) == len(lines)
 
 
-def test_where_no_question_needs_a_hidden_fact_nothing_is_measured(
+def test_nothing_is_evaluated_if_no_query_needs_a_held_out_fact(
     tmp_path: Path, fitted: Path, capsys: Captured
 ) -> None:
     lines = (fitted / "facts.tsv").read_text().splitlines(keepends=True)
@@ -212,10 +210,10 @@ def test_where_no_question_needs_a_hidden_fact_nothing_is_measured(
     sources = [str(tmp_path / f"{name}.tsv") for name in ("train", "test")]
     recipe = ["--recipe", str(fitted / "quick.toml")]
     assert main(["fit", *sources, "--out", str(tmp_path / "m"), *recipe]) == 0
-    assert "Nothing was measured" in capsys.readouterr().out
+    assert "Nothing was evaluated" in capsys.readouterr().out
 
 
-def test_what_is_lost_is_made_again_or_named(
+def test_missing_parts_are_recreated_or_reported(
     fitted: Path, tmp_path: Path, capsys: Captured
 ) -> None:
     broken = tmp_path / "broken"
@@ -234,16 +232,14 @@ def test_what_is_lost_is_made_again_or_named(
     assert "report.json' is damaged. Remove" in refused(capsys, *command)
 
 
-def test_a_model_that_is_not_finished_is_not_asked(
-    fitted: Path, tmp_path: Path, capsys: Captured
-) -> None:
+def test_an_unfinished_model_is_rejected(fitted: Path, tmp_path: Path, capsys: Captured) -> None:
     shutil.copytree(fitted / "model", tmp_path / "half")
     (tmp_path / "half" / "finished.json").unlink()
     said = refused(capsys, "ask", str(tmp_path / "half"), "?y : r0(e0, ?y)")
     assert "is not finished. Run the same command again to resume it" in said
 
 
-def test_options_may_stand_before_the_question(fitted: Path, capsys: Captured) -> None:
+def test_options_may_come_before_the_question(fitted: Path, capsys: Captured) -> None:
     assert main(["ask", str(fitted / "model"), "--limit", "2", "?y : r0(e0, ?y)", "--csv"]) == 0
     assert len(capsys.readouterr().out.splitlines()) == 3
     with pytest.raises(SystemExit):
@@ -251,7 +247,7 @@ def test_options_may_stand_before_the_question(fitted: Path, capsys: Captured) -
     assert "cannot be used together" in capsys.readouterr().err
 
 
-def test_a_fit_that_breaks_in_the_middle_lets_go(fitted: Path, tmp_path: Path) -> None:
+def test_a_failing_fit_releases_its_folder(fitted: Path, tmp_path: Path) -> None:
     kept = []
     for stage in STAGES:
 
@@ -261,7 +257,7 @@ def test_a_fit_that_breaks_in_the_middle_lets_go(fitted: Path, tmp_path: Path) -
 
         with pytest.raises(RuntimeError, match=stage) as error:
             clmpt.fit(fitted / "facts.tsv", tmp_path / "m", TABLES, break_off, "cpu")
-        kept.append(error)  # and with it the frames that were running
+        kept.append(error)  # with the frames in its traceback
     clmpt.fit(fitted / "facts.tsv", tmp_path / "m", TABLES, device="cpu")
     assert files_of(tmp_path / "m") == files_of(fitted / "model")
 

@@ -1,4 +1,4 @@
-"""pretrain, evaluate, curve and convert, as people run them and with what they get wrong."""
+"""pretrain, evaluate, curve and convert: normal use and common mistakes."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ def trained(graph: str, tmp_path: Path, capsys: Captured) -> str:
 
 
 def refused(capsys: Captured, *arguments: str) -> str:
-    """What a command says to bad input: one line, no traceback."""
+    """The error for bad input: one line, no traceback."""
     assert main(list(arguments)) == 2
     said = capsys.readouterr().err.strip().splitlines()
     assert said[-1].startswith("clmpt")
     return said[-1]
 
 
-def test_train_and_measure(trained: str, capsys: Captured) -> None:
+def test_train_and_evaluate(trained: str, capsys: Captured) -> None:
     assert main(["evaluate", trained, "--links", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)["links"]
     assert [row["split"] for row in found] == ["valid", "test"]
@@ -74,7 +74,9 @@ def test_a_curve_as_table_json_and_picture(trained: str, tmp_path: Path, capsys:
     assert "already exists" in refused(capsys, "curve", trained, "--svg", str(picture))
 
 
-def test_odd_runs_are_shown_all_the_same(trained: str, tmp_path: Path, capsys: Captured) -> None:
+def test_malformed_logs_are_shown_as_far_as_possible(
+    trained: str, tmp_path: Path, capsys: Captured
+) -> None:
     other = tmp_path / "other" / "model"
     other.mkdir(parents=True)
     odd = ['{"epoch": 1, "loss": 2.0, "valid": 5}', "{", "[]", '{"epoch": 1' + "0" * 400 + "}"]
@@ -87,7 +89,7 @@ def test_odd_runs_are_shown_all_the_same(trained: str, tmp_path: Path, capsys: C
 
 
 @pytest.mark.parametrize("content", ["[1]", "null", '{"source": 5}', "{"])
-def test_a_damaged_run_file_is_no_traceback(
+def test_a_damaged_run_file_gives_no_traceback(
     content: str, trained: str, graph: str, capsys: Captured
 ) -> None:
     (Path(trained) / "run.json").write_text(content)
@@ -102,7 +104,7 @@ def test_without_held_out_facts_the_hint_still_works(tmp_path: Path, capsys: Cap
     assert main(hint.removeprefix("Next: clmpt ").split()) == 0
 
 
-def test_settings_come_from_the_command_line_before_the_file(
+def test_options_take_precedence_over_the_recipe(
     graph: str, tmp_path: Path, capsys: Captured
 ) -> None:
     recipe = tmp_path / "recipe.toml"
@@ -122,28 +124,26 @@ def test_settings_come_from_the_command_line_before_the_file(
     assert "[pretraining]" in said
 
 
-def test_a_device_that_is_not_there(graph: str, capsys: Captured) -> None:
+def test_a_missing_device_is_rejected(graph: str, capsys: Captured) -> None:
     said = refused(capsys, "pretrain", graph, "--out", "x", "--device", "quantum")
     assert "Try 'cpu' or 'auto'" in said
     assert not Path("x").exists()
 
 
-def test_a_model_is_not_used_with_another_graph(
-    trained: str, tmp_path: Path, capsys: Captured
-) -> None:
+def test_a_model_rejects_another_graph(trained: str, tmp_path: Path, capsys: Captured) -> None:
     (tmp_path / "other.tsv").write_text("a\tlikes\tb\n")
     other = str(tmp_path / "other.tsv")
     said = refused(capsys, "evaluate", trained, "--links", "--graph", other)
     assert "different entity names" in said
 
 
-def test_a_graph_that_moved_is_asked_for(trained: str, graph: str, capsys: Captured) -> None:
+def test_a_moved_graph_must_be_named(trained: str, graph: str, capsys: Captured) -> None:
     Path(graph).rename(graph + "-moved")
     assert "--graph FOLDER" in refused(capsys, "evaluate", trained, "--links")
     assert main(["evaluate", trained, "--links", "--graph", graph + "-moved"]) == 0
 
 
-def test_nothing_to_measure_is_said(trained: str, capsys: Captured) -> None:
+def test_evaluate_needs_something_to_evaluate_on(trained: str, capsys: Captured) -> None:
     assert "--links" in refused(capsys, "evaluate", trained)
 
 
@@ -153,7 +153,7 @@ def test_a_run_is_not_overwritten(trained: str, graph: str, capsys: Captured) ->
     assert "seed: 0 there, 9 here" in refused(capsys, "pretrain", graph, "--out", trained, *other)
 
 
-def test_convert_and_measure(trained: str, graph: str, tmp_path: Path, capsys: Captured) -> None:
+def test_convert_and_evaluate(trained: str, graph: str, tmp_path: Path, capsys: Captured) -> None:
     from safetensors.torch import load_file
 
     tables = load_file(Path(trained) / "weights.safetensors")

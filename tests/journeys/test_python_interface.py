@@ -38,7 +38,7 @@ def test_fit_ask_save_load(fitted: Path, tmp_path: Path) -> None:
         model.save(tmp_path / "shipped")
 
 
-def test_a_question_s_own_limit_counts(fitted: Path) -> None:
+def test_a_question_s_own_limit_is_respected(fitted: Path) -> None:
     model = clmpt.load(fitted / "model", "cpu")
     sparql = "SELECT ?y { :e0 :r0 ?y }"
     assert len(model.ask(sparql)) == 10
@@ -47,7 +47,7 @@ def test_a_question_s_own_limit_counts(fitted: Path) -> None:
     assert len(model.ask(sparql, limit=0)) == 0
 
 
-def test_importing_is_quick_and_torch_waits() -> None:
+def test_importing_is_fast_and_torch_is_loaded_lazily() -> None:
     program = (
         "import sys, clmpt\n"
         "assert not {'torch', 'numpy', 'rdflib', 'rich'} & set(sys.modules), 'import'\n"
@@ -60,7 +60,7 @@ def test_importing_is_quick_and_torch_waits() -> None:
     subprocess.run([sys.executable, "-c", program], check=True, timeout=120)
 
 
-def test_the_interface_is_what_it_lists() -> None:
+def test_the_interface_exports_what_it_lists() -> None:
     for name in clmpt.__all__:
         assert getattr(clmpt, name) is not None
     assert set(clmpt.__all__) <= set(dir(clmpt))
@@ -71,7 +71,7 @@ def test_the_interface_is_what_it_lists() -> None:
 
 
 def test_an_estimate_counts_every_stage() -> None:
-    """Sampling and measuring too: with ten times the queries it grows, whatever training does."""
+    """Including sampling and evaluation: it grows with the number of queries."""
     graph = divide(random_graph(False), Fitting())
     chosen = fit_settings(graph, {"training": {"steps": 1}, "pretraining": {"epochs": 1}})
     names = [stage.name for stage in fit_stages(graph, chosen, Path("anywhere"))]
@@ -91,7 +91,7 @@ def test_an_estimate_grows_with_the_work() -> None:
     assert estimate(graph, small).seconds < estimate(graph, large).seconds
 
 
-def test_measuring_the_processor_leaves_its_threads_alone() -> None:
+def test_measuring_the_processor_does_not_change_the_number_of_threads() -> None:
     threads = torch.get_num_threads()
     torch.set_num_threads(2)
     try:

@@ -1,4 +1,4 @@
-"""train, evaluate and ask, as people run them and with what they get wrong."""
+"""train, evaluate and ask: normal use and common mistakes."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def refused(capsys: Captured, *arguments: str) -> str:
     return said[-1]
 
 
-def test_training_says_how_it_goes_and_what_is_next(
+def test_training_reports_progress_and_the_next_command(
     world: Path, tmp_path: Path, capsys: Captured
 ) -> None:
     command = _train(world, "again")
@@ -121,7 +121,7 @@ def test_asking_in_formula_and_sparql(world: Path, capsys: Captured) -> None:
     assert all(row["known"] == (row["id"] in known) for row in found["answers"])
 
 
-def test_an_approximation_is_told(world: Path, capsys: Captured) -> None:
+def test_an_approximation_is_noted(world: Path, capsys: Captured) -> None:
     query = "?y : r0(e0, ?y) & !exists ?x (r1(e1, ?x) & r2(?x, ?y))"
     assert main(["ask", str(world / "reasoner"), query, "--limit", "2"]) == 0
     out, err = capsys.readouterr()
@@ -140,7 +140,7 @@ def test_asking_from_python(world: Path) -> None:
     assert sum(answer.known for answer in again.answers) == found.known > 0
 
 
-def test_bad_input_is_refused_in_a_line(world: Path, tmp_path: Path, capsys: Captured) -> None:
+def test_bad_input_is_rejected_in_one_line(world: Path, tmp_path: Path, capsys: Captured) -> None:
     reasoner, graph = str(world / "reasoner"), str(world / "graph")
     assert "Did you mean 'r0'" in refused(capsys, "ask", reasoner, "?y : r00(e0, ?y)")
     assert "is not a model" in refused(capsys, "ask", graph, "?y : r0(e0, ?y)")
@@ -150,11 +150,11 @@ def test_bad_input_is_refused_in_a_line(world: Path, tmp_path: Path, capsys: Cap
     assert "other settings" in refused(capsys, *_train(world, "reasoner", "--seed", "9"))
     (tmp_path / "r.toml").write_text("[trainign]\nepochs = 1\n")
     recipe = ["--recipe", str(tmp_path / "r.toml")]
-    assert "has 'trainign'; it may have" in refused(capsys, *_train(world, "new", *recipe))
+    assert "has an unknown entry 'trainign'" in refused(capsys, *_train(world, "new", *recipe))
     (tmp_path / "r.toml").write_text("[training]\nepoch = 1\n")
     assert "Did you mean 'epochs'" in refused(capsys, *_train(world, "new", *recipe))
     (tmp_path / "r.toml").write_text("training = 1\n")
-    assert "has 'training'; it may have" in refused(capsys, *_train(world, "new", *recipe))
+    assert "has an unknown entry 'training'" in refused(capsys, *_train(world, "new", *recipe))
     other = tmp_path / "other.tsv"
     other.write_text("a\tr\tb\n")
     assert "different entity names" in refused(
@@ -162,21 +162,21 @@ def test_bad_input_is_refused_in_a_line(world: Path, tmp_path: Path, capsys: Cap
     )
     queries = ["--queries", str(world / "train.queries")]
     assert "no hard answers" in refused(capsys, "evaluate", reasoner, *queries)
-    assert "measures a predictor" in refused(capsys, "evaluate", reasoner, "--links")
+    assert "evaluates a predictor" in refused(capsys, "evaluate", reasoner, "--links")
     assert "--graph" in refused(capsys, "evaluate", "exact", *queries)
     wrong = _train(world, "new")
     wrong[wrong.index("--predictor") + 1] = graph
     assert "not a predictor" in refused(capsys, *wrong)
 
 
-def test_a_recipe_and_options_before_it(world: Path, tmp_path: Path, capsys: Captured) -> None:
+def test_options_override_a_recipe(world: Path, tmp_path: Path, capsys: Captured) -> None:
     recipe = tmp_path / "r.toml"
     recipe.write_text('[reasoning]\nreasoner = "lmpnn"\n[training]\nseed = 5\nepochs = 1\n')
     command = _train(world, "recipe", "--recipe", str(recipe), "--epochs", "3", "--json")
     command[command.index("--out") + 1] = str(tmp_path / "recipe")
     with pytest.raises(SystemExit):
         main(command)
-    assert "no place for '--heads'" in capsys.readouterr().err  # LMPNN has none
+    assert "Unexpected argument '--heads'" in capsys.readouterr().err  # LMPNN has none
     heads = command.index("--heads")
     del command[heads : heads + 2]
     assert main([*command, "--epsilon", "0.25"]) == 0
@@ -187,7 +187,7 @@ def test_a_recipe_and_options_before_it(world: Path, tmp_path: Path, capsys: Cap
     assert (about["training"]["seed"], about["training"]["epochs"]) == (5, 3)
 
 
-def test_shapes_with_names_in_them(world: Path, tmp_path: Path, capsys: Captured) -> None:
+def test_shapes_may_contain_names(world: Path, tmp_path: Path, capsys: Captured) -> None:
     queries = tmp_path / "own.queries"
     sample = ["sample", str(world / "graph"), "--shapes", "?y : r1($s1, ?y)", "--count", "5"]
     assert main([*sample, "--split", "test", "--workers", "1", "--out", str(queries)]) == 0
@@ -198,7 +198,7 @@ def test_shapes_with_names_in_them(world: Path, tmp_path: Path, capsys: Captured
         assert found["count"] == 5
 
 
-def test_what_cannot_be_validated_with_is_refused(
+def test_unusable_validation_queries_are_rejected(
     world: Path, tmp_path: Path, capsys: Captured
 ) -> None:
     (tmp_path / "none.jsonl").write_text("")
@@ -208,9 +208,9 @@ def test_what_cannot_be_validated_with_is_refused(
     assert not (world / "unvalidated").exists()
 
 
-def test_a_split_is_of_a_folder_not_of_a_file(world: Path, capsys: Captured) -> None:
+def test_split_applies_to_folders_only(world: Path, capsys: Captured) -> None:
     command = ["evaluate", str(world / "reasoner"), "--queries", str(world / "test.queries")]
-    assert "is one file" in refused(capsys, *command, "--split", "valid")
+    assert "is a single file" in refused(capsys, *command, "--split", "valid")
 
 
 def test_limits_of_any_size(world: Path, capsys: Captured) -> None:

@@ -1,4 +1,4 @@
-"""What holds of every query that a reasoner answers, whatever its graph looks like."""
+"""Properties that hold for every query that a reasoner answers."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_the_order_of_atoms_does_not_matter(
 
 
 @given(variants, st.lists(queries(), min_size=2, max_size=4))
-def test_batch_mates_and_their_order_do_not_matter(
+def test_other_queries_in_the_batch_and_their_order_do_not_matter(
     settings: Reasoning, several: list[Query]
 ) -> None:
     alone = torch.cat([scores(settings, query) for query in several])
@@ -93,7 +93,7 @@ def test_names_of_existential_variables_do_not_matter(settings: Reasoning, query
 
 
 @given(variants, queries(), queries())
-def test_saying_an_alternative_twice_changes_nothing(
+def test_repeating_an_alternative_changes_nothing(
     settings: Reasoning, one: Query, other: Query
 ) -> None:
     large = Limits(atoms=1000, disjuncts=1000)
@@ -105,7 +105,7 @@ def test_saying_an_alternative_twice_changes_nothing(
 
 
 @given(variants, queries())
-def test_an_atom_and_its_inverse_say_the_same(settings: Reasoning, query: Query) -> None:
+def test_an_atom_and_its_inverse_are_equivalent(settings: Reasoning, query: Query) -> None:
     other = {"r0": "r1", "r1": "r0"}
 
     def turned(atom: Atom) -> Formula:
@@ -120,7 +120,7 @@ def test_an_atom_and_its_inverse_say_the_same(settings: Reasoning, query: Query)
 
 
 @given(variants, st.lists(queries(), min_size=1, max_size=3))
-def test_what_is_saved_changes_neither_answers_nor_gradients(
+def test_pruning_and_sharing_change_neither_answers_nor_gradients(
     settings: Reasoning, several: list[Query]
 ) -> None:
     made = model(settings)
@@ -152,7 +152,7 @@ def test_a_cache_changes_nothing(settings: Reasoning, several: list[Query]) -> N
 
 
 @pytest.mark.parametrize("settings", VARIANTS)
-def test_the_second_time_what_depends_on_relations_alone_is_cached(settings: Reasoning) -> None:
+def test_states_that_depend_on_relations_alone_are_cached(settings: Reasoning) -> None:
     from clmpt.logic.parser import parse
 
     query = single(parse("?y : r0(e1, ?x) & r2(?x, ?y)"))
@@ -177,7 +177,7 @@ def shuffled(formula: Formula, random: Random) -> Formula:
 
 
 def renamed(formula: Formula) -> Formula:
-    """Every variable but the free one gets another name, also where a quantifier binds it."""
+    """Renames every variable except the free one, including bound occurrences."""
 
     def other(term: Term) -> Term:
         hidden = isinstance(term, Variable) and term.name != "y"
@@ -189,6 +189,6 @@ def renamed(formula: Formula) -> Formula:
         return type(formula)(tuple(renamed(part) for part in formula.parts))
     if isinstance(formula, Not):
         return Not(renamed(formula.body))
-    # A quantifier over the free variable's name hides it: that one keeps its name.
+    # A quantifier that shadows the free variable keeps its name.
     variables = tuple(other(variable) for variable in formula.variables)
     return Exists(variables, renamed(formula.body))  # type: ignore[arg-type]

@@ -16,7 +16,7 @@ from clmpt.reasoners.reasoner import Reasoner
 from clmpt.reasoners.reasoner_folder import is_reasoner, open_reasoner
 from clmpt.storage.run_folder import is_begun, is_finished, source_of
 
-REASONER = "reasoner"  # in a fitted model's folder, beside its graph
+REASONER = "reasoner"  # in a fitted model's folder, next to its graph
 
 
 def reasoner_in(

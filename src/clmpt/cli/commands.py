@@ -33,7 +33,7 @@ def _first_commands(command: _Adder, reasoner: str | None) -> None:  # noqa: ARG
         "clmpt demo",
     )
     demo.add_argument(
-        "--out", default="clmpt-world", metavar="FOLDER", help="(default: clmpt-world)"
+        "--out", default="clmpt-world", metavar="FOLDER", help="its folder (default: clmpt-world)"
     )
     add_device(demo)
 
@@ -207,7 +207,7 @@ def _predictor_commands(command: _Adder, reasoner: str | None) -> None:  # noqa:
     convert = command(
         "convert",
         "pretrain:convert",
-        "import a predictor trained elsewhere: a CQD .pt file, or arrays",
+        "convert a predictor trained elsewhere: a CQD .pt file, or arrays",
         "clmpt convert complex.pt --graph FB15k-237-betae --out fb-complex",
     )
     convert.add_argument("source", metavar="SOURCE", help="a CQD .pt file, .npz or .safetensors")
@@ -327,21 +327,16 @@ def _experiment_commands(command: _Adder, reasoner: str | None) -> None:  # noqa
         "--out", required=True, metavar="RUN", help="folder; variants in it share stages"
     )
     run.add_argument(
-        "--reasoner",
-        metavar="NAME",
-        help="instead of the recipe's: clmpt, lmpnn or package.module:Class",
+        "--reasoner", metavar="NAME", help="overrides the recipe: clmpt, lmpnn or a dotted path"
     )
     run.add_argument(
-        "--set",
-        action="append",
-        metavar="NAME=VALUE",
-        help="change a setting, such as training.seed=1",
+        "--set", action="append", metavar="NAME=VALUE", help="a setting: training.seed=1"
     )
     run.add_argument("--name", help="in reports (default: the reasoner and what differs)")
     run.add_argument(
         "--plan", action="store_true", help="show what would be done, with an estimate"
     )
-    run.add_argument("--workers", type=count, metavar="N", help="sampling processes (default: all)")
+    run.add_argument("--workers", type=count, metavar="N", help="processes (default: all cores)")
     add_device(run)
 
     page = command(

@@ -174,7 +174,7 @@ def _held_out(divided: KnowledgeGraph, settings: FitSettings) -> str:
 
 
 def show_figures(made: Fitted) -> None:
-    """Held-out figures by shape, beside those of beam search over the predictor alone."""
+    """Figures on held-out facts by shape, next to those of beam search over the predictor alone."""
     if made.report is None:
         say("Nothing was evaluated: no query that needs a held-out fact could be sampled.")
         return

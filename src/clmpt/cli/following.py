@@ -62,13 +62,13 @@ def given_on_command_line(options: argparse.Namespace, kind: type[Any]) -> dict[
 
 def _show_steps(steps: Iterator[TrainingStep]) -> None:
     """Follows a run with a progress bar, or an occasional line where there is no terminal."""
-    told = time.perf_counter()
+    printed = time.perf_counter()
     with progress_bar() as show:
         for now in steps:
             show(Progress(_line(now), now.step, now.steps))
-            if now.valid or time.perf_counter() - told > _REPORT_SECONDS:
+            if now.valid or time.perf_counter() - printed > _REPORT_SECONDS:
                 tell(_line(now))
-                told = time.perf_counter()
+                printed = time.perf_counter()
 
 
 @contextmanager

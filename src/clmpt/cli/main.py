@@ -13,7 +13,7 @@ from clmpt.cli.command_line import parse_arguments
 from clmpt.compute.processors import available_processors
 from clmpt.errors import ClmptError
 
-# PyTorch's idle threads sleep after some microseconds instead of spinning for milliseconds: on a busy
+# PyTorch's idle threads sleep after microseconds instead of spinning for milliseconds: on a busy
 # machine the default makes small models several times slower. Read when PyTorch is loaded.
 _THREADS = {"OMP_WAIT_POLICY": "PASSIVE", "GOMP_SPINCOUNT": "2000"}
 

@@ -53,12 +53,12 @@ def stage_bars() -> Iterator[ReportProgress]:
 
 class _LineByLine:
     def __init__(self) -> None:
-        self.told: dict[str, float] = {}
+        self.printed: dict[str, float] = {}
         self.first: dict[str, tuple[float, int]] = {}
 
     def __call__(self, now: Progress) -> None:
         moment = time.monotonic()
-        if now.stage in self.told and moment - self.told[now.stage] <= _EVERY:
+        if now.stage in self.printed and moment - self.printed[now.stage] <= _EVERY:
             return
         began, before = self.first.setdefault(now.stage, (moment, now.done))
         total, left = now.total or 0, 0.0
@@ -67,7 +67,7 @@ class _LineByLine:
         parts = [f"{now.stage}: {now.done:,} of {total:,}", now.detail]
         parts.append(f"{duration(left)} left" if left > 0 else "")
         tell(", ".join(part for part in parts if part))
-        self.told[now.stage] = moment
+        self.printed[now.stage] = moment
 
 
 class _OnTerminal:

@@ -101,8 +101,8 @@ def _tables(options: argparse.Namespace) -> Tables:
 def _name(tables: Tables, is_another: bool, changes: list[str]) -> str:
     """A variant's name: the recipe's or the reasoner's, then the changes not in that name."""
     own = "" if is_another else tables["experiment"].get("name", "")
-    told = () if own else ("reasoner", "conditional", "frozen")
-    quiet, chosen = (*told, "published", "device"), chosen_reasoner(tables)
+    named = () if own else ("reasoner", "conditional", "frozen")
+    quiet, chosen = (*named, "published", "device"), chosen_reasoner(tables)
     rest = [one for one in changes if assigned(one, chosen)[1] not in quiet]
     name = ", ".join([own or label(Recipe.of(tables).reasoning), *rest])
     return name if len(name) <= LONGEST_NAME else f"{name[: LONGEST_NAME - 1]}…"

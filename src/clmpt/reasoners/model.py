@@ -188,8 +188,8 @@ def read_reasoning(given: Mapping[str, Any]) -> Reasoning:
     for table in (key for key, value in given.items() if isinstance(value, Mapping)):
         if table != name and not REASONERS.is_known(table) and ":" not in table:
             REASONERS.find(table)  # rejects unknown ones
-    beside = {k: v for k, v in given.items() if k != "reasoner" and not isinstance(v, Mapping)}
-    own = {**given.get(name, {}), **beside}
+    inline = {k: v for k, v in given.items() if k != "reasoner" and not isinstance(v, Mapping)}
+    own = {**given.get(name, {}), **inline}
     return Reasoning(name, read_table(REASONERS.find(name).Settings, own))
 
 

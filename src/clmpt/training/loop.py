@@ -124,14 +124,14 @@ class _Loop:
     def __init__(self, run: RunFolder, learner: Learner, course: Course) -> None:
         self.run, self.learner, self.course = run, learner, course
         self.tally = Tally()
-        self.begun = self.saved = time.perf_counter()
+        self.started = self.saved = time.perf_counter()
 
     def restore(self) -> None:
         if (found := load_state(self.run)) is not None:
             tensors, remembered = found
             self.tally = _tally(remembered, self.run.path)
             self.learner.restore(tensors, self.tally.steps_done)
-        self.begun = time.perf_counter() - self.tally.seconds
+        self.started = time.perf_counter() - self.tally.seconds
 
     @property
     def has_next(self) -> bool:
@@ -146,7 +146,7 @@ class _Loop:
             raise _diverged(f"The loss became {loss} at step {learner.steps_done}", self.run.path)
         tally.steps_done = learner.steps_done
         tally.loss_sum += loss
-        tally.seconds = time.perf_counter() - self.begun
+        tally.seconds = time.perf_counter() - self.started
         since = (tally.steps_done - 1) % course.log_steps + 1
         mean_loss = learner.mean_loss(tally.loss_sum, since)
         if since == course.log_steps or tally.steps_done == learner.steps:
@@ -194,7 +194,7 @@ class _Loop:
 
     def save(self) -> None:
         tally = self.tally
-        tally.seconds = time.perf_counter() - self.begun
+        tally.seconds = time.perf_counter() - self.started
         tally.memory = max(tally.memory, peak_memory(self.course.device))
         save_state(self.run, self.learner.state(), asdict(tally))
         self.saved = time.perf_counter()
