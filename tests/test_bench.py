@@ -10,7 +10,7 @@ from clmpt.cli import bench as benching
 from clmpt.cli.main import main
 from clmpt.experiments.speed import SIZES, Size, measure_speed
 from clmpt.reasoners.message_passing.clmpt import CLMPT
-from clmpt.reasoners.message_passing.passing_settings import CLMPTSettings
+from clmpt.reasoners.message_passing.clmpt_settings import CLMPTSettings
 
 SETTINGS = {"clmpt": {"encoder_layers": 1, "feed_forward": 16}, "lmpnn": {"feed_forward": 16}}
 TINY = Size(rank=8, reasoning=SETTINGS, entities=300)

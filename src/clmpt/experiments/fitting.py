@@ -25,7 +25,7 @@ from clmpt.experiments.costs import (
 )
 from clmpt.experiments.fit_settings import FitSettings, fit_settings
 from clmpt.experiments.recipes import Fitting
-from clmpt.experiments.stages import (
+from clmpt.experiments.stage_builders import (
     Measured,
     Stage,
     perform,

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from clmpt.experiments.costs import sampling_work
-from clmpt.experiments.stages import Stage
+from clmpt.experiments.stage_builders import Stage
 from clmpt.graph.knowledge_graph import KnowledgeGraph
 from clmpt.graph.splits import FULL, OBSERVED
 from clmpt.logic.formula import Query

@@ -27,7 +27,7 @@ from clmpt.experiments.costs import (
 from clmpt.experiments.query_stages import QueryPlan, official_files, query_stage
 from clmpt.experiments.recipes import Experiment, Queries
 from clmpt.experiments.records import VARIANTS, Variant, read_variant
-from clmpt.experiments.stages import (
+from clmpt.experiments.stage_builders import (
     Measured,
     Stage,
     perform,

@@ -26,7 +26,7 @@ from clmpt.reasoners.message_passing.asking import MessagePassingReasoner
 from clmpt.reasoners.message_passing.candidates import CandidateTable, pair_cosines
 from clmpt.reasoners.message_passing.dropout import NO_DROPOUT, Dropout
 from clmpt.reasoners.message_passing.layout import QueryBatch, Wave, lay_out_queries
-from clmpt.reasoners.message_passing.passing_settings import (
+from clmpt.reasoners.message_passing.clmpt_settings import (
     CLMPTSettings,
     MessagePassingSettings,
     suggested_encoder,

@@ -12,7 +12,7 @@ from clmpt.reasoners.message_passing.clmpt import (
     sets_of,
 )
 from clmpt.reasoners.message_passing.dropout import Dropout
-from clmpt.reasoners.message_passing.passing_settings import LMPNNSettings
+from clmpt.reasoners.message_passing.clmpt_settings import LMPNNSettings
 from clmpt.reasoners.model import Basis
 
 # Shapes: T tokens, U updates, D width, F hidden width, s size of a set
