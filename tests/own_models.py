@@ -13,6 +13,7 @@ from torch.nn import functional
 from clmpt.evaluation.measuring import evaluate
 from clmpt.logic.formula import Query
 from clmpt.logic.operator_tree import Anchor, Intersect, Negate, Operator, Project, operator_tree
+from clmpt.predictors.distmult import DistMult
 from clmpt.queries.store import QueryGroup
 from clmpt.queries.templates import filled
 from clmpt.reasoners.exact import ExactReasoner
@@ -153,6 +154,40 @@ class KnownReasoner:
 
     def notes(self, query: Query) -> tuple[str, ...]:  # noqa: ARG002
         return ("Degrees do not depend on the query.",)
+
+
+# --- what the modules of others bring along -------------------------------------------------------
+
+
+class Noisy(Boxes):
+    """Has a layer that behaves differently in training, and counts its steps in a buffer."""
+
+    title = "Noisy"
+
+    def __init__(self, basis: Basis, settings: BoxSettings, generator: torch.Generator) -> None:
+        super().__init__(basis, settings, generator)
+        self.drop = nn.Dropout(0.5)
+        self.register_buffer("seen", torch.zeros(()))
+
+    def scores(self, batch: Groups) -> Tensor:
+        dropped: Tensor = self.drop(super().scores(batch))
+        return dropped
+
+    def loss(self, batch: Groups, candidates: Candidates, generator: torch.Generator) -> Tensor:
+        assert self.training
+        self.seen += 1
+        return super().loss(batch, candidates, generator)
+
+
+class Scaled(DistMult):
+    """DistMult with a weight of its own besides the two tables."""
+
+    def __init__(self, entities_ED: Tensor, relations_SW: Tensor, inverse_R: Tensor) -> None:
+        super().__init__(entities_ED, relations_SW, inverse_R)
+        self.scale_1D = nn.Parameter(torch.ones(1, entities_ED.shape[1]))
+
+    def project(self, source_AD: Tensor, relation_AW: Tensor) -> Tensor:
+        return super().project(source_AD, relation_AW) * self.scale_1D
 
 
 # --- a combination of two models ------------------------------------------------------------------

@@ -38,8 +38,8 @@ def test_ties_count_half() -> None:
     assert filtered_ranks(torch.zeros(1, 4), sets([0]), sets([0])).tolist() == [2.5]
 
 
-def test_scores_that_are_not_finite_are_rejected() -> None:
-    with pytest.raises(DataError, match="not finite"):
+def test_scores_that_are_not_numbers_are_rejected() -> None:
+    with pytest.raises(DataError, match="not numbers"):
         filtered_ranks(torch.full((1, 3), torch.nan), sets([0]), sets([0]))
 
 

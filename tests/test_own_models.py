@@ -14,6 +14,7 @@ import torch
 
 import clmpt
 from clmpt.cli.main import main
+from clmpt.compute.tensor_files import open_tensors, save_tensors
 from clmpt.errors import DataError, SettingError
 from clmpt.evaluation.measuring import evaluate
 from clmpt.queries.store import QueryGroup, QuerySet
@@ -127,22 +128,22 @@ def test_fit_skips_the_predictor_if_the_model_needs_none(tmp_path: Path) -> None
     assert not (tmp_path / "m" / "predictor").exists()
 
 
-def test_a_folder_cannot_import_untrusted_code(tmp_path: Path) -> None:
+def test_a_folder_cannot_import_untrusted_code(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     trained("own_models:Boxes", tmp_path / "run")
     evil = tmp_path / "path" / "evil_module.py"
     evil.parent.mkdir()
     evil.write_text("raise SystemExit('this ran')")
-    about = tmp_path / "run" / "reasoner.json"
-    for name in ("evil_module:Model", "os:system", "evil_module", "os"):
-        text = about.read_text().replace("own_models:Boxes", name)
-        (tmp_path / "run" / "reasoner.json").write_text(text)
-        sys.path.insert(0, str(evil.parent))
-        try:
-            with pytest.raises(DataError, match=r"not part of this installation|expected content"):
-                open_reasoner(tmp_path / "run", valid_graph(), trust=["own_models:Boxes"])
-        finally:
-            sys.path.remove(str(evil.parent))
-        about.write_text(text.replace(name, "own_models:Boxes"))
+    about, weights = tmp_path / "run" / "reasoner.json", tmp_path / "run" / "weights.safetensors"
+    tensors, header = open_tensors(weights)
+    monkeypatch.syspath_prepend(str(evil.parent))
+    for name in ("evil_module:Model", "os:system", "evil_module", "os", "clmpt"):
+        document = {**json.loads(about.read_text()), "reasoner": name}
+        about.write_text(json.dumps(document))
+        save_tensors(weights, tensors, {**header, "reasoner": name})
+        with pytest.raises(DataError, match=r"not part of this installation|expected content"):
+            open_reasoner(tmp_path / "run", valid_graph(), trust=["own_models:Boxes"])
 
 
 # --- the registry ---------------------------------------------------------------------------------

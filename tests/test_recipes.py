@@ -16,7 +16,8 @@ from clmpt.pages.published import columns, published, published_rows
 from clmpt.predictors.predictor import fresh_predictor, read_pretraining
 from clmpt.queries.links import links_of
 from clmpt.queries.store import QueryGroup
-from clmpt.reasoners.message_passing.clmpt_settings import CLMPTSettings, LMPNNSettings
+from clmpt.reasoners.message_passing.clmpt_settings import CLMPTSettings
+from clmpt.reasoners.message_passing.lmpnn import LMPNNSettings
 from clmpt.sampling.sampler import Protocol, sample
 from clmpt.training.pretrainer import Pretrainer
 from clmpt.training.trainer import Trainer

@@ -5,13 +5,14 @@ A class is imported on first use, so listing names costs nothing.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from contextlib import suppress
 from difflib import get_close_matches
 from importlib import import_module
 from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from clmpt.errors import SettingError
+from clmpt.errors import DataError, SettingError
 
 if TYPE_CHECKING:
     from clmpt.predictors.predictor import EmbeddingPredictor
@@ -50,25 +51,55 @@ class Registry(Generic[Kind]):
             return self.registered[name]
         if name in self.own:
             return self._checked(name, _imported(self.own[name]))
-        for point in self._points():
-            if point.name == name:
-                return self._checked(name, point.load())
-        if ":" not in name:
+        point = next((point for point in self._points() if point.name == name), None)
+        if point is None and ":" not in name:
             raise self._unknown(name)
         try:
-            return self._checked(name, _imported(name))
-        except (ImportError, AttributeError, ValueError) as error:
+            found = point.load() if point else _imported(name)
+        except Exception as error:  # whatever a module of somebody else's does when imported
             raise SettingError(
-                f"The {self.what} '{name}' cannot be imported: {error}. Is its module installed, "
-                "or on PYTHONPATH?"
+                f"The {self.what} '{name}' cannot be imported: {error or type(error).__name__}. Is "
+                "its module installed, or on PYTHONPATH?"
             ) from None
+        return self._checked(name, found)
+
+    def find_trusted(self, name: Any, trust: Collection[str], origin: object) -> type[Kind]:
+        """The class that a file of unknown origin names.
+
+        One that is not part of this installation is imported only if the user named it: importing
+        runs code.
+        """
+        if not isinstance(name, str) or (not self.is_known(name) and ":" not in name):
+            raise KeyError(f"there is no {self.what} {name!r}")
+        if self.is_known(name) or name in trust:
+            return self.find(name)
+        chosen = (self.find(known) for known in trust if self._may_be(known))
+        for kind in chosen:
+            if self.name_of(kind) == name:
+                return kind
+        raise DataError(
+            f"'{origin}' was made with the class {name}, which is not part of this installation. "
+            f"If you trust it: --trust {name}, or trust=['{name}'] in Python."
+        )
+
+    def _may_be(self, name: str) -> bool:
+        """Whether a name that the user trusts is of this kind: predictors are trusted alike."""
+        try:
+            return bool(self.find(name))
+        except SettingError:
+            return False
 
     def name_of(self, kind: type[Any]) -> str:
         """The name that `find` resolves to this class: a registered name, or its dotted path."""
         path = f"{kind.__module__}:{kind.__qualname__}"
         known = {own: name for name, own in self.own.items()}
-        known |= {point.value: point.name for point in self._points()}
-        return next((n for n, k in self.registered.items() if k is kind), known.get(path, path))
+        if path in known:
+            return known[path]
+        for name in (*self.registered, *(point.name for point in self._points())):
+            with suppress(SettingError):  # an installed package that is broken
+                if self.find(name) is kind:
+                    return str(name)
+        return path
 
     def is_known(self, name: str) -> bool:
         """Whether a name belongs to a class of this installation."""

@@ -27,9 +27,10 @@ def setting(
     least: float | None = None,
     above: float | None = None,
     below: float | None = None,
+    most: float | None = None,
 ) -> _Value:
     """A field with a default, a help line and the allowed range."""
-    limits = {"least": least, "above": above, "below": below}
+    limits = {"least": least, "above": above, "below": below, "most": most}
     made: _Value = field(default=default, metadata={"help": summary, **limits})
     return made
 
@@ -60,13 +61,15 @@ def _check_type(settings: Settings, name: str, kind: Any) -> None:
 
 
 def _check_range(name: str, value: float, limits: Mapping[str, Any]) -> None:
-    least, above, below = (limits.get(limit) for limit in ("least", "above", "below"))
+    least, above, below, most = (limits.get(n) for n in ("least", "above", "below", "most"))
     if least is not None and not value >= least:
         raise SettingError(f"'{name}' must be at least {least}, not {value}.")
     if above is not None and not value > above:
         raise SettingError(f"'{name}' must be above {above}, not {value}.")
     if below is not None and not value < below:
         raise SettingError(f"'{name}' must be below {below}, not {value}.")
+    if most is not None and not value <= most:
+        raise SettingError(f"'{name}' must be at most {most:,}, not {value}.")
     if not math.isfinite(value) or (least is not None and value > _LARGEST):
         raise SettingError(f"'{name}' must be at most {_LARGEST:,}.")
 

@@ -123,7 +123,7 @@ class Answerer:
         most = next(one for one in chosen if one is not None)
         bound = self.graph.bind(query)
         (scores_E,) = self.reasoner.score([QueryGroup.single(bound)])
-        if not bool(scores_E.isfinite().all()):
+        if bool(scores_E.isnan().any()):
             raise DataError("The model's scores are not finite. Its training failed.")
         known, seen = solve(bound, self.graph), solve(bound, self.trained_on)
         best = torch.topk(scores_E, max(0, min(most, len(scores_E))))

@@ -84,7 +84,7 @@ def _chosen_reasoner(arguments: Sequence[str]) -> str | None:
     """The reasoner that `train` will train; None for other commands, which need no model class."""
     if not arguments or arguments[0] != "train":
         return None
-    peek = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
+    peek = argparse.ArgumentParser(add_help=False, exit_on_error=False)
     peek.add_argument("--reasoner")
     peek.add_argument("--recipe", "--settings")
     try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
+from dataclasses import fields
 
 from clmpt.cli.option_types import (
     add_csv,
@@ -260,7 +261,8 @@ def _reasoner_commands(command: _Adder, reasoner: str | None) -> None:
     add_recipe(train)
     train.add_argument("--resume", action="store_true", help="fail if there is no run to resume")
     if reasoner:
-        add_settings(train, REASONERS.find(reasoner).Settings)
+        taken = {setting.name for setting in fields(Training)} | {a.dest for a in train._actions}
+        add_settings(train, REASONERS.find(reasoner).Settings, taken)
     add_settings(train, Training)
 
 

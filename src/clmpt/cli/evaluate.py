@@ -41,6 +41,7 @@ def evaluate_model(options: argparse.Namespace) -> None:
         raise SettingError("Name the graph for the exact solver: --graph FOLDER")
     graph = open_graph(options.graph or graph_of(options.checkpoint))
     options.name = Path(options.checkpoint).resolve().name
+    options.is_exact = options.checkpoint == EXACT
     options.checkpoint = str(weights_in(options.checkpoint))
     shown: dict[str, Any] = {}
     if options.links:
@@ -74,7 +75,7 @@ def _row(name: str, figures: Figures) -> tuple[object, ...]:
 
 
 def _measure_links(options: argparse.Namespace, graph: KnowledgeGraph) -> list[tuple[str, Figures]]:
-    if options.checkpoint == EXACT or is_reasoner(options.checkpoint):
+    if options.is_exact or is_reasoner(options.checkpoint):
         raise SettingError("--links evaluates a predictor. Use --queries for anything else.")
     stored = open_predictor(options.checkpoint, find_device(options.device), options.trust)
     stored.names.check_graph(graph)
@@ -110,7 +111,7 @@ def _measure_queries(options: argparse.Namespace, graph: KnowledgeGraph) -> Repo
             "'valid' and 'test' do."
         )
     observed, full = _splits(queries, graph, Path(options.queries), split)
-    if options.checkpoint == EXACT and not observed:
+    if options.is_exact and not observed:
         raise DataError(
             f"'{options.queries}' does not say which splits its easy answers follow from."
         )
@@ -126,7 +127,7 @@ def _asked(
     options: argparse.Namespace, graph: KnowledgeGraph, observed: tuple[str, ...]
 ) -> tuple[str, Reasoner]:
     """The reasoner to evaluate, and its name in the report."""
-    if options.checkpoint == EXACT:
+    if options.is_exact:
         exact = ExactReasoner(graph.view(*observed))
         return exact.name, exact
     device = find_device(options.device)

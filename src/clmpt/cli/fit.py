@@ -135,11 +135,12 @@ def _show_plan(
         (graph.index.triples, "facts"),
     )
     steps = f"{after.steps:,} steps" if after.steps else f"{after.epochs:,} epochs"
+    stands_on = f"{before.model} of rank {before.rank}, at most {before.epochs} epochs"
     took = f"about {duration(expected.seconds)} and {expected.bytes / 2**30:.1f} GB of memory"
     for name, line in (
         ("graph", ", ".join(f"{count:,} {noun}" for count, noun in counts)),
         ("held out", _held_out(divided, settings)),
-        ("predictor", f"{before.model} of rank {before.rank}, at most {before.epochs} epochs"),
+        *([("predictor", stands_on)] if kind.needs_predictor else []),
         (
             "queries",
             f"{settings.fitting.queries:,} of each of {len(TRAINED_SHAPES)} shapes at most",
@@ -196,8 +197,8 @@ def show_figures(made: Fitted) -> None:
 def _explain_figures(report: dict[str, Any], baseline: dict[str, Any] | None) -> None:
     if baseline:
         say(f"{baseline['model']}: over the link predictor alone, as in CQD-Beam")
-    if any(shape["notes"] for shape in report["shapes"]):
-        say("*: scored by the paper's convention, as 'some … not' instead of 'none'")
+    for note in dict.fromkeys(note for shape in report["shapes"] for note in shape["notes"]):
+        say(f"*: {note}")
     if report.get("split") == "valid":
         say("No split 'test': the weights were chosen on these facts, so figures are optimistic.")
     if baseline and report["mean"] < baseline["mean"]:

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import Field, fields
 from typing import Any, get_args, get_type_hints
 
 
-def add_settings(parser: argparse.ArgumentParser, kind: type[Any]) -> None:
+def add_settings(
+    parser: argparse.ArgumentParser, kind: type[Any], taken: Collection[str] = ()
+) -> None:
     """An option for every setting of a table; None if it is not given."""
     for setting in fields(kind):
+        if setting.name in taken:
+            continue
         _add_setting(parser, setting, get_type_hints(kind)[setting.name])
 
 

@@ -48,6 +48,7 @@ from clmpt.pages.comparison import caveats, compare, main_table, renew, save
 from clmpt.pages.entry import Entry, distinct
 from clmpt.pages.published import title_of
 from clmpt.pages.report_folder import read_report
+from clmpt.registry import REASONERS
 from clmpt.storage.files import refuse_existing
 
 _PAGE = "report"
@@ -101,8 +102,9 @@ def _tables(options: argparse.Namespace) -> Tables:
 def _name(tables: Tables, is_another: bool, changes: list[str]) -> str:
     """A variant's name: the recipe's or the reasoner's, then the changes not in that name."""
     own = "" if is_another else tables["experiment"].get("name", "")
-    named = () if own else ("reasoner", "conditional", "frozen")
-    quiet, chosen = (*named, "published", "device"), chosen_reasoner(tables)
+    chosen = chosen_reasoner(tables)
+    named = () if own else ("reasoner", *REASONERS.find(chosen).labelled)
+    quiet = (*named, "published", "device")
     rest = [one for one in changes if assigned(one, chosen)[1] not in quiet]
     name = ", ".join([own or label(Recipe.of(tables).reasoning), *rest])
     return name if len(name) <= LONGEST_NAME else f"{name[: LONGEST_NAME - 1]}…"

@@ -8,6 +8,7 @@ from pathlib import Path
 from clmpt.cli.following import given_on_command_line, recipe_tables, run_to_the_end
 from clmpt.cli.output import tell
 from clmpt.errors import DataError
+from clmpt.experiments.recipes import with_reasoner
 from clmpt.graph.opening import open_graph
 from clmpt.graph.splits import has_facts
 from clmpt.predictors.predictor_folder import open_predictor
@@ -23,9 +24,12 @@ from clmpt.training.runs import train
 def train_reasoner(options: argparse.Namespace) -> None:
     tables = recipe_tables(options, "training", "reasoning")
     kind = REASONERS.find(options.reasoner)
-    own = given_on_command_line(options, kind.Settings)
-    reasoning = read_reasoning({**tables.get("reasoning", {}), "reasoner": options.reasoner, **own})
     given = given_on_command_line(options, Training)
+    own = given_on_command_line(options, kind.Settings)
+    own = {name: value for name, value in own.items() if name not in given}
+    reasoning = read_reasoning(
+        {**with_reasoner(tables.get("reasoning", {}), options.reasoner), **own}
+    )
     settings = read_table(Training, {**tables.get("training", {}), **given})
     out = Path(options.out)
     if options.resume and not is_begun(out):

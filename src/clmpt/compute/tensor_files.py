@@ -6,7 +6,8 @@ import json
 import math
 import os
 import re
-from collections.abc import Mapping
+import zlib
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,11 @@ _NOT_NUMBERS = ("I64", "I32", "BOOL")  # tables of ids, not parameters
 def save_tensors(path: Path, tensors: Mapping[str, Tensor], about: Mapping[str, Any]) -> None:
     """Writes one file with `about` in its header."""
     plain = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    seen: set[int] = set()
+    for name, tensor in plain.items():  # weights that are tied are stored twice
+        if tensor.numel() and tensor.data_ptr() in seen:
+            plain[name] = tensor.clone()
+        seen.add(tensor.data_ptr())
     with new_file(path) as scratch:
         try:
             save_file(plain, scratch, {"clmpt": json.dumps(about)})
@@ -62,3 +68,11 @@ def parameters_in(path: Path) -> int:
             )
     except (OSError, SafetensorError) as error:
         raise DataError(f"'{path}' is missing or damaged ({error}).") from None
+
+
+def checksum(tensors: Iterable[Tensor]) -> int:
+    """A checksum: equal for the same numbers in the same order."""
+    found = 0
+    for tensor in tensors:
+        found = zlib.crc32(tensor.detach().cpu().contiguous().numpy().data, found)
+    return found

@@ -63,6 +63,13 @@ def predictor_width(settings: Pretraining) -> int:
     return PREDICTORS.find(settings.model).width(settings.rank)
 
 
+def check_reasoning(reasoning: Reasoning, settings: Pretraining) -> None:
+    """Rejects a reasoner that does not fit the predictor it would stand on."""
+    kind = REASONERS.find(reasoning.reasoner)
+    if kind.needs_predictor:
+        kind.check(reasoning.settings, PREDICTORS.find(settings.model), predictor_width(settings))
+
+
 def pretraining_work(graph: KnowledgeGraph, settings: Pretraining) -> Work:
     questions, size = len(links_of(graph, train_split(graph))), len(graph.entities)
     steps = settings.epochs * math.ceil(questions / settings.batch)

@@ -8,11 +8,11 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from clmpt.errors import SettingError
-from clmpt.experiments.costs import predictor_width
+from clmpt.experiments.costs import check_reasoning, predictor_width
 from clmpt.experiments.recipes import Fitting, chosen_reasoner
 from clmpt.graph.knowledge_graph import KnowledgeGraph
 from clmpt.predictors.predictor import read_pretraining
-from clmpt.reasoners.model import read_reasoning
+from clmpt.reasoners.model import own_table, read_reasoning
 from clmpt.registry import REASONERS
 from clmpt.settings import Pretraining, Reasoning, Training, read_table
 
@@ -97,8 +97,8 @@ def fit_settings(
         before = replace(before, epochs=max(1, min(before.epochs, _MOST_WORK // max(an_epoch, 1))))
     reasoner = chosen_reasoner(given)
     kind = REASONERS.find(reasoner)
-    own = {**kind.suggested(size), **given.get("reasoning", {}).get(reasoner, {})}
+    own = {**kind.suggested(size), **own_table(given.get("reasoning", {}), reasoner)}
     model = read_reasoning({**given.get("reasoning", {}), reasoner: own})
-    kind.check(model.settings, predictor_width(before))
+    check_reasoning(model, before)
     after = read_table(Training, {**seeded, **by_size["training"], **given.get("training", {})})
     return FitSettings(chosen, before, model, after)

@@ -142,7 +142,10 @@ def changed(tables: Tables, assignments: Sequence[str]) -> Tables:
 
 def chosen_reasoner(tables: Mapping[str, Mapping[str, Any]]) -> str:
     """The reasoner that the tables choose."""
-    return str(tables.get("reasoning", {}).get("reasoner", "clmpt"))
+    found = tables.get("reasoning", {}).get("reasoner", "clmpt")
+    if not isinstance(found, str):
+        raise SettingError(f"'reasoner' must be of type str, not {found!r}.")
+    return found
 
 
 def with_reasoner(reasoning: Mapping[str, Any], reasoner: str) -> dict[str, Any]:

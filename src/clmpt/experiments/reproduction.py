@@ -19,6 +19,7 @@ from clmpt.errors import DataError, SettingError
 from clmpt.experiments.benchmarks import BENCHMARKS, differences
 from clmpt.experiments.costs import (
     BEAM_ROWS,
+    check_reasoning,
     measuring_work,
     predictor_width,
     pretraining_work,
@@ -80,7 +81,7 @@ class Recipe:
 
         model = read_reasoning(tables.get("reasoning", {}))
         before = read_pretraining(seeded("pretraining"))
-        REASONERS.find(model.reasoner).check(model.settings, predictor_width(before))
+        check_reasoning(model, before)
         chosen = read_table(Queries, seeded("queries"))
         for name in (*chosen.trained.split(), *chosen.measured.split()):
             if name not in SHAPES:

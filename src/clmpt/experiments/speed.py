@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from clmpt.compute.devices import peak_memory
+from clmpt.errors import SettingError
 from clmpt.evaluation.ranks import filtered_ranks, united
 from clmpt.graph.edges import build_index
 from clmpt.graph.knowledge_graph import KnowledgeGraph, Vocabulary
@@ -112,7 +113,8 @@ def measure_speed(
     queries = made_up_queries(size.entities)
     chosen = {"reasoner": reasoner, **size.reasoning, **(changes or {})}
     model = build_model(made_up_basis(size), read_reasoning(chosen), seed=0)
-    assert isinstance(model, GradientModel)
+    if not isinstance(model, GradientModel):
+        raise SettingError(f"{model.title} takes no training steps, so there is nothing to time.")
     trained = _training(model, queries, negatives, steps, peak or matrix_peak)
     return {
         "reasoner": reasoner,

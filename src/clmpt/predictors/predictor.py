@@ -65,6 +65,7 @@ class EmbeddingPredictor(nn.Module, ABC):
     """
 
     defaults: ClassVar[Mapping[str, Any]] = {}  # that replace those of `Pretraining`
+    has_penalty: ClassVar[bool] = False  # whether ρ has a closed form with a penalty
     objective: ClassVar[str] = "self-adversarial"  # see objectives.py
     entities_ED: nn.Parameter
     relations_SW: nn.Parameter
@@ -206,6 +207,7 @@ class EmbeddingPredictor(nn.Module, ABC):
 class BilinearPredictor(EmbeddingPredictor):
     """Matches by inner product, so a batch is scored with one matrix product."""
 
+    has_penalty = True
     objective = "softmax"
 
     def match(self, projected_AD: Tensor, entity_AD: Tensor) -> Tensor:

@@ -19,7 +19,7 @@ from clmpt.errors import DataError, SettingError
 from clmpt.graph.knowledge_graph import KnowledgeGraph
 from clmpt.graph.stored_names import StoredNames
 from clmpt.predictors.predictor import EmbeddingPredictor
-from clmpt.registry import PREDICTORS, Registry
+from clmpt.registry import PREDICTORS
 from clmpt.storage.files import new_file, new_folder, open_json, save_json
 from clmpt.storage.run_folder import is_begun, is_finished
 
@@ -115,24 +115,12 @@ def open_about(path: Path, form: str) -> dict[str, Any]:
     return about
 
 
-def trusted(registry: Registry[Any], name: Any, trust: Collection[str], folder: Path) -> type[Any]:
-    """The class that a folder names; rejects one that would import untrusted code."""
-    if not isinstance(name, str) or (not registry.is_known(name) and ":" not in name):
-        raise KeyError(f"there is no {registry.what} {name!r}")
-    if not registry.is_known(name) and name not in trust:
-        raise DataError(
-            f"'{folder}' was made with the class {name}, which is not part of this installation. "
-            f"If you trust it: --trust {name}, or trust=['{name}'] in Python."
-        )
-    return registry.find(name)
-
-
 def predictor_of(
     name: Any, tensors: Mapping[str, Tensor], trust: Collection[str], folder: Path
 ) -> EmbeddingPredictor:
-    made: EmbeddingPredictor = trusted(PREDICTORS, name, trust, folder)(
-        *(tensors[table] for table in _TABLES)
-    )
+    kind = PREDICTORS.find_trusted(name, trust, folder)
+    made = kind(*(tensors[table] for table in _TABLES))
+    made.load_state_dict(dict(tensors))  # a class of somebody else's may have more than tables
     return made
 
 

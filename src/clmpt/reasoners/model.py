@@ -78,8 +78,14 @@ class ReasonerModel(nn.Module, ABC):
     title: ClassVar[str]  # in tables
     Settings: ClassVar[type[Settings]]
     needs_predictor: ClassVar[bool] = True
+    labelled: ClassVar[tuple[str, ...]] = ()  # settings that `label` speaks of
 
-    def __init__(self, basis: Basis, settings: Any) -> None:
+    def __init__(
+        self,
+        basis: Basis,
+        settings: Any,
+        generator: torch.Generator | None = None,  # noqa: ARG002
+    ) -> None:
         super().__init__()
         self.settings = settings
         self.entities = len(basis.graph.entities)
@@ -90,7 +96,7 @@ class ReasonerModel(nn.Module, ABC):
         """The model, ready for queries. Its weights must not change while this is in use."""
 
     def tune(self, queries: Sequence[QueryGroup]) -> None:
-        """Tunes on the validation queries after the last step. Does nothing by default."""
+        """Chooses what is chosen on validation queries, before each validation; often nothing."""
 
     @classmethod
     def label(cls, settings: Any) -> str:  # noqa: ARG003
@@ -98,8 +104,9 @@ class ReasonerModel(nn.Module, ABC):
         return cls.title
 
     @classmethod
-    def check(cls, settings: Any, width: int) -> None:
-        """Rejects settings that do not fit a predictor of this width, before any training."""
+    def check(cls, settings: Any, predictor: type[EmbeddingPredictor], width: int) -> None:
+        """Rejects settings that do not fit a predictor of this class and width, before any
+        training."""
 
     @classmethod
     def summary(cls, settings: Any) -> str:
@@ -162,7 +169,7 @@ class ModelReasoner:
     """A trained model without a cache."""
 
     def __init__(self, model: GradientModel) -> None:
-        self.model, self.name = model, model.title
+        self.model, self.name = model.eval(), model.title
 
     @torch.no_grad()
     def score(self, groups: Sequence[QueryGroup]) -> Tensor:
@@ -189,8 +196,16 @@ def read_reasoning(given: Mapping[str, Any]) -> Reasoning:
         if table != name and not REASONERS.is_known(table) and ":" not in table:
             REASONERS.find(table)  # rejects unknown ones
     inline = {k: v for k, v in given.items() if k != "reasoner" and not isinstance(v, Mapping)}
-    own = {**given.get(name, {}), **inline}
+    own = {**own_table(given, name), **inline}
     return Reasoning(name, read_table(REASONERS.find(name).Settings, own))
+
+
+def own_table(given: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    """The table of one reasoner in `[reasoning]`."""
+    found = given.get(name, {})
+    if not isinstance(found, Mapping):
+        raise SettingError(f"[reasoning.{name}] must be a table, not {found!r}.")
+    return found
 
 
 def build_model(basis: Basis, reasoning: Reasoning, seed: int) -> ReasonerModel:

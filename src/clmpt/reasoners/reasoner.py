@@ -21,7 +21,7 @@ class Reasoner(Protocol):
     def score(self, groups: Sequence[QueryGroup]) -> Tensor:
         """scores_QE, one row per query, in the order of the groups; the caller may modify it.
 
-        Higher is more likely. Scores are not comparable across queries.
+        Higher is more likely, -∞ is allowed. Scores are not comparable across queries.
         """
 
     def notes(self, query: Query) -> tuple[str, ...]:

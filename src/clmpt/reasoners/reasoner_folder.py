@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from clmpt.compute.tensor_files import open_tensors, save_tensors, shapes_in
+from clmpt.compute.tensor_files import checksum, open_tensors, save_tensors, shapes_in
 from clmpt.errors import DataError
 from clmpt.graph.knowledge_graph import KnowledgeGraph
 from clmpt.graph.splits import train_split
@@ -25,7 +25,6 @@ from clmpt.predictors.predictor_folder import (
     damage_named,
     open_about,
     predictor_of,
-    trusted,
 )
 from clmpt.reasoners.model import Basis, ReasonerModel, build_model
 from clmpt.registry import PREDICTORS, REASONERS
@@ -68,10 +67,11 @@ def about_reasoner(folder: str | Path) -> dict[str, Any]:
 def replace_reasoner(folder: Path, model: ReasonerModel, about: Mapping[str, Any]) -> None:
     """Replaces the weights in a folder that already has its names; atomic."""
     predictor = model.predictor
-    kinds = {
+    kinds: dict[str, Any] = {
         "reasoner": REASONERS.name_of(type(model)),
         "predictor": PREDICTORS.name_of(type(predictor)) if predictor else None,
     }
+    kinds["saved"] = checksum(model.state_dict().values())  # the files belong together
     if predictor:
         save_tensors(folder / _PREDICTOR_WEIGHTS, predictor.state_dict(), kinds)
     save_tensors(folder / _WEIGHTS, own_state(model), kinds)
@@ -105,16 +105,18 @@ def open_reasoner(
     with damage_named(folder):
         if any(about[name] != kind for name, kind in header.items()):
             raise KeyError("the weights belong to a different kind of model")
-        kind = trusted(REASONERS, about["reasoner"], trust, folder)
+        kind = REASONERS.find_trusted(about["reasoner"], trust, folder)
         reasoning = Reasoning(about["reasoner"], read_table(kind.Settings, about["reasoning"]))
         predictor = None
         if about["predictor"] is not None:
-            stored, _ = open_tensors(folder / _PREDICTOR_WEIGHTS, WAY_OUT)
+            stored, other = open_tensors(folder / _PREDICTOR_WEIGHTS, WAY_OUT)
+            if other != header:
+                raise KeyError("the predictor is another one")
             predictor = predictor_of(about["predictor"], stored, trust, folder)
             check_fit(folder, predictor, names)
         basis = Basis(graph.view(train_split(graph)), predictor)
         model = _filled(basis, reasoning, tensors)
-    return StoredReasoner(model.to(device).requires_grad_(False), names, about)
+    return StoredReasoner(model.to(device).requires_grad_(False).eval(), names, about)
 
 
 def own_state(model: ReasonerModel) -> dict[str, Tensor]:

@@ -101,10 +101,10 @@ def follow(run: RunFolder, learner: Learner, course: Course) -> Generator[Traini
     Meanwhile PyTorch uses as many threads as a step is worth, and never more than before.
     """
     loop = _Loop(run, learner, course)
-    loop.restore()
     forget_peak_memory(course.device)
     threads = min(torch.get_num_threads(), threads_for(learner.products_per_step or math.inf))
     with run.alone(), torch_threads(threads), _deferred_ctrl_c() as stop_requested:
+        loop.restore()
         while loop.has_next:
             now = loop.step()
             try:

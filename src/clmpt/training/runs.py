@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from clmpt.compute.devices import find_device
+from clmpt.compute.tensor_files import checksum
 from clmpt.errors import DataError
 from clmpt.evaluation.link_ranks import evaluate_links
 from clmpt.evaluation.measuring import evaluate
@@ -31,7 +32,7 @@ from clmpt.settings import Pretraining, Reasoning, Training, without_device
 from clmpt.storage.run_folder import RunFolder
 from clmpt.training.loop import SAVE_SECONDS, Course, Learner, TrainingStep, Validation, follow
 from clmpt.training.pretrainer import Pretrainer
-from clmpt.training.stepping import checksum, random_of
+from clmpt.training.stepping import random_of
 from clmpt.training.trainer import Trainer
 
 _VALID_QUERIES = "valid.queries"
@@ -118,6 +119,7 @@ def train(
     asked = QuerySet.open(out / _VALID_QUERIES).groups
 
     def validate() -> Validation:
+        model.eval()
         model.tune(asked)
         report = evaluate(model.reasoner(), asked)
         by_shape = {shape.name: shape.figures.mrr for shape in report.shapes}

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 import numpy as np
 import torch
@@ -28,9 +27,20 @@ def trained(model: nn.Module) -> dict[str, nn.Parameter]:
     return {name: value for name, value in model.named_parameters() if value.requires_grad}
 
 
+def _changing(model: nn.Module) -> dict[str, Tensor]:
+    """Buffers that steps may change. Which rows are inverses never changes."""
+    stored = model.state_dict()
+    return {
+        name: value
+        for name, value in model.named_buffers()
+        if name in stored and not name.endswith("inverse_R")
+    }
+
+
 def training_state(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
     """Everything that the next steps depend on, besides settings and data."""
     found: dict[str, Tensor] = {f"model.{n}": p.detach() for n, p in trained(model).items()}
+    found |= {f"buffer.{name}": value for name, value in _changing(model).items()}
     for number, (_, slots) in enumerate(sorted(optimizer.state_dict()["state"].items())):
         for name, value in slots.items():
             found[f"optimizer.{number}.{name}"] = torch.as_tensor(value)
@@ -42,6 +52,7 @@ def restore_training(
 ) -> None:
     """Restores a state; rejects one of another model, graph or optimizer."""
     expected = {f"model.{name}": p.shape for name, p in trained(model).items()}
+    expected |= {f"buffer.{name}": value.shape for name, value in _changing(model).items()}
     for number, table in enumerate(optimizer.param_groups[0]["params"]):
         expected[f"optimizer.{number}.step"] = torch.Size([])
         for slot in _SLOTS[type(optimizer)]:
@@ -52,6 +63,8 @@ def restore_training(
     with torch.no_grad():
         for name, parameter in trained(model).items():
             parameter.copy_(state[f"model.{name}"])
+        for name, value in _changing(model).items():
+            value.copy_(state[f"buffer.{name}"])
     for name, value in state.items():
         kind, *rest = name.split(".")
         if kind == "optimizer":
@@ -62,14 +75,6 @@ def restore_training(
 
 def other_training() -> DataError:
     return DataError("The saved state belongs to a different run. Remove it to start again.")
-
-
-def checksum(tensors: Iterable[Tensor]) -> int:
-    """A checksum: equal for the same numbers in the same order."""
-    found = 0
-    for tensor in tensors:
-        found = zlib.crc32(tensor.detach().cpu().contiguous().numpy().data, found)
-    return found
 
 
 def is_sane(model: nn.Module) -> bool:

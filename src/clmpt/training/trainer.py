@@ -94,6 +94,7 @@ class Trainer:
         """Takes a step and returns the loss before it, on the device; reading its value waits."""
         settings = self.settings
         groups = self.order.batch(self.steps_done)
+        self.model.train()
         for group in self.optimizer.param_groups:
             group["lr"] = self.learning_rate
         with torch.autocast(

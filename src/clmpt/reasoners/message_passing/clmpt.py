@@ -24,14 +24,15 @@ from clmpt.predictors.predictor import EmbeddingPredictor, look_up
 from clmpt.queries.store import QueryGroup
 from clmpt.reasoners.message_passing.asking import MessagePassingReasoner
 from clmpt.reasoners.message_passing.candidates import CandidateTable, pair_cosines
-from clmpt.reasoners.message_passing.dropout import NO_DROPOUT, Dropout
-from clmpt.reasoners.message_passing.layout import QueryBatch, Wave, lay_out_queries
 from clmpt.reasoners.message_passing.clmpt_settings import (
     CLMPTSettings,
     MessagePassingSettings,
     suggested_encoder,
     suggested_settings,
 )
+from clmpt.reasoners.message_passing.dropout import NO_DROPOUT, Dropout
+from clmpt.reasoners.message_passing.layers import Sizes, linear, sets_of
+from clmpt.reasoners.message_passing.layout import QueryBatch, Wave, lay_out_queries
 from clmpt.reasoners.message_passing.state_cache import StateCache
 from clmpt.reasoners.message_passing.unrolling import PassingOptions
 from clmpt.reasoners.model import Basis, Candidates, Cost, GradientModel
@@ -39,7 +40,6 @@ from clmpt.reasoners.model import Basis, Candidates, Cost, GradientModel
 # Shapes: Q queries, G graphs (a query's alternatives), I items, M messages, T tokens, U updates,
 # C constants, E entities, D width, H heads, K candidates, s size of a set
 
-Sizes = tuple[tuple[int, int], ...]
 _MESSAGES = 4  # per update on average over the training shapes, including the node itself
 
 
@@ -61,6 +61,7 @@ class MessagePassing(GradientModel):
 
     settings: MessagePassingSettings
     predictor: EmbeddingPredictor
+    labelled = ("conditional", "frozen")
     phases: ClassVar = {"messages": "messages", "encoder": "update"}
 
     def __init__(self, basis: Basis, settings: Any, generator: torch.Generator) -> None:
@@ -206,6 +207,18 @@ class MessagePassing(GradientModel):
         return suggested_settings(entities)
 
     @classmethod
+    def check(
+        cls,
+        settings: Any,
+        predictor: type[EmbeddingPredictor],
+        width: int,  # noqa: ARG003
+    ) -> None:
+        if settings.penalty and not predictor.has_penalty:
+            raise SettingError(
+                f"{predictor.__name__} has no one-hop inference with a penalty. Set it to 0."
+            )
+
+    @classmethod
     def trains_entities(cls, settings: MessagePassingSettings) -> bool:
         return not settings.frozen
 
@@ -265,14 +278,17 @@ class CLMPT(MessagePassing):
     def __init__(self, basis: Basis, settings: CLMPTSettings, generator: torch.Generator) -> None:
         super().__init__(basis, settings, generator)
         width = self.predictor.entities_ED.shape[1]
-        self.check(settings, width)
+        self.check(settings, type(self.predictor), width)
         self.blocks = nn.ModuleList(
             EncoderBlock(width, settings, generator) for _ in range(settings.encoder_layers)
         )
         self.final_norm = _norm(width, settings)
 
     @classmethod
-    def check(cls, settings: CLMPTSettings, width: int) -> None:
+    def check(
+        cls, settings: CLMPTSettings, predictor: type[EmbeddingPredictor], width: int
+    ) -> None:
+        super().check(settings, predictor, width)
         if width % settings.heads:
             raise SettingError(
                 f"{settings.heads} heads do not divide the predictor's width of {width}."
@@ -364,26 +380,6 @@ class EncoderBlock(nn.Module):
         return contracted
 
 
-def sets_of(token_TD: Tensor, sizes: Sizes) -> list[Tensor]:
-    """The sets of each size as one tensor_UsD, without copying."""
-    parts = torch.split(token_TD, [size * count for size, count in sizes])
-    return [
-        part.view(-1, size, part.shape[1]) for part, (size, _) in zip(parts, sizes, strict=True)
-    ]
-
-
 def _norm(width: int, settings: CLMPTSettings) -> nn.LayerNorm:
     """LayerNorm with the ε of the authors' models, which depends on the norm order."""
     return nn.LayerNorm(width, 1e-6 if settings.norm == "pre" else 1e-5)
-
-
-def linear(
-    inside: int, outside: int, generator: torch.Generator, bias: bool = True, maps: int = 1
-) -> nn.Linear:
-    """A linear map, or several side by side, each with its own Xavier-uniform weights."""
-    made = nn.Linear(inside, outside * maps, bias)
-    for part in made.weight.data.chunk(maps):
-        nn.init.xavier_uniform_(part, generator=generator)
-    if bias:
-        nn.init.zeros_(made.bias)
-    return made

@@ -27,22 +27,13 @@ class MessagePassingSettings(Settings):
 class CLMPTSettings(MessagePassingSettings):
     """CLMPT's own settings."""
 
-    encoder_layers: int = setting(2, "blocks of the transformer encoder", least=1)
+    encoder_layers: int = setting(2, "blocks of the transformer encoder", least=1, most=1000)
     heads: int = setting(8, "attention heads", least=1)
     pooling: Literal["mean", "sum", "max"] = setting("mean", "of the encoder's output")
     norm: Literal["pre", "post"] = setting("pre", "layer norm before or after each sublayer")
     branch_scale: float = setting(
         1.0, "initial scale of the residual branches; 0: the identity", least=0
     )
-
-
-@dataclass(frozen=True)
-class LMPNNSettings(MessagePassingSettings):
-    """As published: messages to all nodes, a frozen predictor."""
-
-    conditional: bool = setting(False, "no messages to constants, which keep their embeddings")
-    frozen: bool = setting(True, "do not train the predictor's embeddings further")
-    epsilon: float = setting(0.1, "weight of the node itself", least=0)
 
 
 _SMALL = {"temperature": 0.1, "frozen": False}

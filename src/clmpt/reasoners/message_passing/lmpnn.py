@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor
 
-from clmpt.reasoners.message_passing.clmpt import (
-    MessagePassing,
-    Sizes,
-    linear,
-    sets_of,
-)
+from clmpt.reasoners.message_passing.clmpt import MessagePassing
+from clmpt.reasoners.message_passing.clmpt_settings import MessagePassingSettings
 from clmpt.reasoners.message_passing.dropout import Dropout
-from clmpt.reasoners.message_passing.clmpt_settings import LMPNNSettings
+from clmpt.reasoners.message_passing.layers import Sizes, linear, sets_of
 from clmpt.reasoners.model import Basis
+from clmpt.settings import setting
 
 # Shapes: T tokens, U updates, D width, F hidden width, s size of a set
 
 _MESSAGES = 4  # summed before they pass through the MLP, on average
+
+
+@dataclass(frozen=True)
+class LMPNNSettings(MessagePassingSettings):
+    """As published: messages to all nodes, a frozen predictor."""
+
+    conditional: bool = setting(False, "no messages to constants, which keep their embeddings")
+    frozen: bool = setting(True, "do not train the predictor's embeddings further")
+    epsilon: float = setting(0.1, "weight of the node itself", least=0)
 
 
 class LMPNN(MessagePassing):
