@@ -68,6 +68,15 @@ def interrupted_when(condition: Callable[[], object], command: Sequence[str]) ->
     return said
 
 
+def killed_three_times(command: Sequence[str], out: Path) -> None:
+    """Trains into `out`, is killed after each of three saves, and then finishes."""
+    saved_again = SavedAgain(out / "state.safetensors")
+    for kill in range(3):
+        killed_when(saved_again, [*command, str(out)], later=0.03 * kill)
+        saved_again.note()
+    subprocess.run([*command, str(out)], check=True, capture_output=True)
+
+
 class SavedAgain:
     """Whether a file has been written again since the last time this was true."""
 

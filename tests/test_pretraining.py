@@ -31,7 +31,7 @@ from clmpt.storage.run_folder import RunFolder, is_finished, read_log
 from clmpt.training.loop import Course, Validation, follow
 from clmpt.training.pretrainer import Pretrainer
 from clmpt.training.runs import pretrain
-from killing import SavedAgain, interrupted_when, killed_when, saving_often
+from killing import interrupted_when, killed_three_times, saving_often
 from toy import random_graph
 
 
@@ -166,11 +166,7 @@ def test_a_killed_run_resumes_to_the_same_weights(tmp_path: Path) -> None:
     )
     command = [*saving_often(call), str(graph), json.dumps(LONG)]
     subprocess.run([*command, str(tmp_path / "whole")], check=True, capture_output=True)
-    saved_again = SavedAgain(tmp_path / "killed" / "state.safetensors")
-    for kill in range(3):
-        killed_when(saved_again, [*command, str(tmp_path / "killed")], later=0.03 * kill)
-        saved_again.note()
-    subprocess.run([*command, str(tmp_path / "killed")], check=True, capture_output=True)
+    killed_three_times(command, tmp_path / "killed")
     assert_same_weights(tmp_path / "whole", tmp_path / "killed")
     assert without_times(tmp_path / "whole") == without_times(tmp_path / "killed")
 

@@ -31,7 +31,7 @@ from clmpt.settings import Reasoning
 from clmpt.storage.run_folder import read_log
 from clmpt.training.loop import TrainingStep
 from clmpt.training.runs import pretrain, train
-from killing import SavedAgain, killed_when, saving_often
+from killing import killed_three_times, saving_often
 from models import changed, reasoning
 from small_training import (
     SMALL,
@@ -105,11 +105,7 @@ def test_a_killed_run_resumes_to_the_same_weights(tmp_path: Path) -> None:
     places = [str(tmp_path / name) for name in ("graph", "predictor", "train.queries")]
     command = [*saving_often(call), *places, json.dumps(LONG)]
     subprocess.run([*command, str(tmp_path / "whole")], check=True, capture_output=True)
-    saved_again = SavedAgain(tmp_path / "killed" / "state.safetensors")
-    for kill in range(3):
-        killed_when(saved_again, [*command, str(tmp_path / "killed")], later=0.03 * kill)
-        saved_again.note()
-    subprocess.run([*command, str(tmp_path / "killed")], check=True, capture_output=True)
+    killed_three_times(command, tmp_path / "killed")
     assert_same_run(tmp_path / "whole", tmp_path / "killed")
 
 

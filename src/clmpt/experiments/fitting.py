@@ -15,9 +15,7 @@ from typing import Any
 from clmpt.answering.answerer import Answerer
 from clmpt.answering.model_folder import REASONER
 from clmpt.experiments.costs import (
-    BEAM_ROWS,
     idle_peak,
-    measuring_work,
     predictor_width,
     pretraining_work,
     sampling_work,
@@ -29,11 +27,9 @@ from clmpt.experiments.stage_builders import (
     Measured,
     Stage,
     perform,
-    predictor_alone,
     predictor_stage,
     reasoner_stage,
-    report_stage,
-    stored_reasoner,
+    report_stages,
 )
 from clmpt.graph.knowledge_graph import KnowledgeGraph
 from clmpt.graph.opening import GRAPH, open_graph
@@ -196,31 +192,16 @@ def fit_stages(graph: KnowledgeGraph, settings: FitSettings, out: Path) -> list[
     found.append(_test_queries(graph, settings, held_out, out / TEST_QUERIES))
     measured = Measured(
         out / TEST_QUERIES,
+        len(MEASURED_SHAPES) * settings.fitting.test_queries,
         graph.view(*_there(graph, FULL[held_out])),
         _there(graph, OBSERVED[held_out]),
         after.device,
+        trusted_by(settings),
         {"split": held_out},
     )
-    return found + _reports(graph, settings, measured, out, predictor)
-
-
-def _reports(
-    graph: KnowledgeGraph,
-    settings: FitSettings,
-    measured: Measured,
-    out: Path,
-    predictor: Path | None,
-) -> list[Stage]:
-    asked = (graph, settings.training.device, trusted_by(settings))
-    tested = len(MEASURED_SHAPES) * settings.fitting.test_queries
-    size = (len(graph.entities), predictor_width(settings.pretraining), tested)
-    own, baseline = measuring_work(*size), measuring_work(*size, BEAM_ROWS)
-    opened = stored_reasoner(out / REASONER, *asked)
-    found = [report_stage("report", "measuring", opened, measured, out / REPORT, own)]
-    if predictor:
-        alone, path = predictor_alone(predictor, *asked), out / BASELINE_REPORT
-        found.append(report_stage("baseline", "beam search", alone, measured, path, baseline))
-    return [_unless_empty(stage, measured.queries) for stage in found]
+    baseline = (predictor, out / BASELINE_REPORT) if predictor else None
+    reports = report_stages(measured, width, (out / REASONER, out / REPORT), baseline)
+    return found + [_unless_empty(stage, out / TEST_QUERIES) for stage in reports]
 
 
 def _unless_empty(stage: Stage, queries: Path) -> Stage:

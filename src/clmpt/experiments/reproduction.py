@@ -18,9 +18,7 @@ from typing import Any
 from clmpt.errors import DataError, SettingError
 from clmpt.experiments.benchmarks import BENCHMARKS, differences
 from clmpt.experiments.costs import (
-    BEAM_ROWS,
     check_reasoning,
-    measuring_work,
     predictor_width,
     pretraining_work,
     training_work,
@@ -32,11 +30,9 @@ from clmpt.experiments.stage_builders import (
     Measured,
     Stage,
     perform,
-    predictor_alone,
     predictor_stage,
     reasoner_stage,
-    report_stage,
-    stored_reasoner,
+    report_stages,
 )
 from clmpt.graph.knowledge_graph import KnowledgeGraph
 from clmpt.graph.splits import OBSERVED, SPLITS, has_facts
@@ -224,26 +220,16 @@ def _reports(
     reasoner: Path,
     predictor: Path | None,
 ) -> list[Stage]:
-    device, trust = recipe.training.device, [recipe.pretraining.model, recipe.reasoning.reasoner]
-    measured = Measured(queries, graph, OBSERVED["test"], device, {})
-    asked = recipe.queries
-    tested = sum(_tested_count(asked, shape(name)) for name in asked.measured.split())
-    size = (len(graph.entities), predictor_width(recipe.pretraining), tested)
-    opened, path = stored_reasoner(reasoner, graph, device, trust), f"{reasoner.name}-{keys.test}"
-    found = [
-        report_stage(
-            *("report", "measuring", opened, measured),
-            *(out / "reports" / path, measuring_work(*size)),
-        )
-    ]
-    if predictor:
-        alone = predictor_alone(predictor, graph, device, trust)
-        path = f"beam-{_key([keys.predictor, keys.test])}"
-        work = measuring_work(*size, BEAM_ROWS)
-        found.append(
-            report_stage("baseline", "beam search", alone, measured, out / "reports" / path, work)
-        )
-    return found
+    trust = [recipe.pretraining.model, recipe.reasoning.reasoner]
+    shapes = map(shape, recipe.queries.measured.split())
+    count = sum(_tested_count(recipe.queries, template) for template in shapes)
+    device = recipe.training.device
+    measured = Measured(queries, count, graph, OBSERVED["test"], device, trust, {})
+    reports = out / "reports"
+    own = (reasoner, reports / f"{reasoner.name}-{keys.test}")
+    beam = reports / f"beam-{_key([keys.predictor, keys.test])}"
+    width = predictor_width(recipe.pretraining)
+    return report_stages(measured, width, own, (predictor, beam) if predictor else None)
 
 
 def _query_plans(

@@ -16,7 +16,7 @@ from typing import Any
 from clmpt.compute.devices import find_device, forget_peak_memory, peak_memory
 from clmpt.errors import DataError
 from clmpt.evaluation.measuring import evaluate
-from clmpt.experiments.costs import Work
+from clmpt.experiments.costs import BEAM_ROWS, Work, measuring_work
 from clmpt.graph.knowledge_graph import KnowledgeGraph
 from clmpt.pages.report_folder import save_report
 from clmpt.predictors.predictor_folder import open_predictor, predictor_is_whole
@@ -123,16 +123,48 @@ def _follow(name: str, steps: Iterator[TrainingStep], progress: ReportProgress) 
 
 @dataclass(frozen=True)
 class Measured:
-    """The data for reports: queries, their graph, and its observed splits."""
+    """The data for reports: queries and how many there are at most, their graph, its observed
+    splits; and the classes that a checkpoint may import."""
 
     queries: Path
+    count: int
     graph: KnowledgeGraph
     observed: tuple[str, ...]
     device: str
+    trust: Sequence[str]
     about: dict[str, Any]
 
 
-def report_stage(
+def report_stages(
+    measured: Measured,
+    width: int,
+    reasoner: tuple[Path, Path],
+    baseline: tuple[Path, Path] | None,
+) -> list[Stage]:
+    """Reports on a reasoner and, if it uses a predictor, on beam search over that alone.
+
+    Both are given as where the weights are and where the report goes.
+    """
+    size, device = (len(measured.graph.entities), width, measured.count), measured.device
+
+    def trained() -> Reasoner:
+        folder, graph = reasoner[0], measured.graph
+        return open_reasoner(folder, graph, find_device(device), measured.trust).model.reasoner()
+
+    def alone() -> Reasoner:
+        assert baseline
+        found = open_predictor(baseline[0], find_device(device), measured.trust).predictor
+        return BeamSearch(found, len(measured.graph.relations))
+
+    work = measuring_work(*size)
+    found = [_report_stage("report", "measuring", trained, measured, reasoner[1], work)]
+    if baseline:
+        work = measuring_work(*size, BEAM_ROWS)
+        found.append(_report_stage("baseline", "beam search", alone, measured, baseline[1], work))
+    return found
+
+
+def _report_stage(
     role: str,
     name: str,
     opened: Callable[[], Reasoner],
@@ -159,19 +191,3 @@ def report_stage(
         save_report(report, path, {"seconds": seconds, "memory": peak_memory(device)})
 
     return Stage(role, name, path, work, run)
-
-
-def stored_reasoner(
-    folder: Path, graph: KnowledgeGraph, device: str, trust: Sequence[str]
-) -> Callable[[], Reasoner]:
-    """A function that opens the reasoner in a folder."""
-    return lambda: open_reasoner(folder, graph, find_device(device), trust).model.reasoner()
-
-
-def predictor_alone(
-    folder: Path, graph: KnowledgeGraph, device: str, trust: Sequence[str]
-) -> Callable[[], Reasoner]:
-    """A function that opens a predictor for beam search."""
-    return lambda: BeamSearch(
-        open_predictor(folder, find_device(device), trust).predictor, len(graph.relations)
-    )
