@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from clmpt.cli import bench as benching
+from clmpt.cli.commands import bench as benching
 from clmpt.cli.main import main
 from clmpt.experiments.speed import SIZES, Size, measure_speed
 from clmpt.reasoners.message_passing.clmpt import CLMPT

@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from clmpt.cli.command_line import command_parser
-from clmpt.cli.demo import QUESTIONS
+from clmpt.cli.commands.demo import QUESTIONS
 from clmpt.cli.main import main
 from clmpt.graph.opening import open_graph
 from clmpt.logic.drawing import draw_svg

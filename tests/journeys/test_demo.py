@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import clmpt
-from clmpt.cli.demo import QUESTIONS
+from clmpt.cli.commands.demo import QUESTIONS
 from clmpt.cli.main import main
 
 Captured = pytest.CaptureFixture[str]

@@ -9,7 +9,7 @@ from difflib import get_close_matches
 from typing import NoReturn
 
 from clmpt import __version__
-from clmpt.cli.command_options import COMMAND_GROUPS
+from clmpt.cli.options import COMMAND_GROUPS
 
 _DESCRIPTION = """\
 Answer complex queries on incomplete knowledge graphs: and, or, not, exists.

@@ -56,6 +56,6 @@ def _refused(reason: str) -> int:
 def _command(path: str) -> Callable[[argparse.Namespace], int | None]:
     module, name = path.split(":")
     command: Callable[[argparse.Namespace], int | None] = getattr(
-        import_module(f"clmpt.cli.{module}"), name
+        import_module(f"clmpt.cli.commands.{module}"), name
     )
     return command

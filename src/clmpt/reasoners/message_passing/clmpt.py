@@ -31,9 +31,9 @@ from clmpt.reasoners.message_passing.clmpt_settings import (
     suggested_settings,
 )
 from clmpt.reasoners.message_passing.dropout import NO_DROPOUT, Dropout
-from clmpt.reasoners.message_passing.layers import Sizes, linear, sets_of
 from clmpt.reasoners.message_passing.layout import QueryBatch, Wave, lay_out_queries
 from clmpt.reasoners.message_passing.state_cache import StateCache
+from clmpt.reasoners.message_passing.token_sets import Sizes, linear, sets_of
 from clmpt.reasoners.message_passing.unrolling import PassingOptions
 from clmpt.reasoners.model import Basis, Candidates, Cost, GradientModel
 

@@ -10,7 +10,7 @@ from torch import Tensor
 from clmpt.reasoners.message_passing.clmpt import MessagePassing
 from clmpt.reasoners.message_passing.clmpt_settings import MessagePassingSettings
 from clmpt.reasoners.message_passing.dropout import Dropout
-from clmpt.reasoners.message_passing.layers import Sizes, linear, sets_of
+from clmpt.reasoners.message_passing.token_sets import Sizes, linear, sets_of
 from clmpt.reasoners.model import Basis
 from clmpt.settings import setting
 

@@ -9,8 +9,8 @@ from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
+from clmpt.cli.commands.graphs import read_sources
 from clmpt.cli.following import memory_named
-from clmpt.cli.graphs import read_sources
 from clmpt.cli.output import (
     TerminalTable,
     command_name,

@@ -12,7 +12,7 @@ from clmpt.cli.questions import read_query
 
 
 def solve_query(options: argparse.Namespace) -> None:
-    from clmpt.cli.graphs import chosen_view
+    from clmpt.cli.commands.graphs import chosen_view
     from clmpt.graph.opening import open_graph
     from clmpt.symbolic.solver import solve
 

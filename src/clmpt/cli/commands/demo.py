@@ -8,8 +8,8 @@ import time
 from pathlib import Path
 
 from clmpt.answering.answerer import Answers
-from clmpt.cli.ask import as_plain, show_answers
-from clmpt.cli.fit import fit_and_show, show_figures
+from clmpt.cli.commands.ask import as_plain, show_answers
+from clmpt.cli.commands.fit import fit_and_show, show_figures
 from clmpt.cli.output import command_name, duration, say, show_json, tell
 from clmpt.experiments.fit_settings import fit_settings
 from clmpt.graph.readers import read_graph
