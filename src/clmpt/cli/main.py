@@ -15,7 +15,7 @@ from clmpt.errors import ClmptError
 
 # PyTorch's idle threads sleep after microseconds instead of spinning for milliseconds: on a busy
 # machine the default makes small models several times slower. Read when PyTorch is loaded.
-_THREADS = {"OMP_WAIT_POLICY": "PASSIVE", "GOMP_SPINCOUNT": "2000"}
+_THREADS = {"OMP_WAIT_POLICY": "PASSIVE", "GOMP_SPINCOUNT": "5000"}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

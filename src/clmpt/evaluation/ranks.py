@@ -75,10 +75,12 @@ def filtered_ranks(
     """
     device = scores_BE.device
     row_T = torch.from_numpy(wanted.owners).to(device)
-    if bool(scores_BE.isnan().any()):
+    if bool(scores_BE.sum().isnan()):  # one pass, which any NaN survives
         raise DataError("The model's scores are not numbers. Its training failed.")
-    scores_BE.clamp_(min=torch.finfo(scores_BE.dtype).min)  # -∞ is a score; below it is the filter
     score_T = scores_BE[row_T, _ids(wanted).to(device)]
+    if bool(score_T.isneginf().any()):  # a score like any other, but below it is the filter
+        scores_BE.clamp_(min=torch.finfo(scores_BE.dtype).min)
+        score_T = scores_BE[row_T, _ids(wanted).to(device)]
     scores_BE[torch.from_numpy(known.owners).to(device), _ids(known).to(device)] = -torch.inf
     rank_T = np.empty(len(row_T))
     many = wanted.counts > sort_from
