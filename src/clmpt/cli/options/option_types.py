@@ -8,6 +8,9 @@ from collections.abc import Callable, Collection
 from dataclasses import Field, fields
 from typing import Any, get_args, get_type_hints
 
+# Adds a command: its name, what runs it, a summary and an example.
+AddCommand = Callable[[str, str, str, str], argparse.ArgumentParser]
+
 
 def add_settings(
     parser: argparse.ArgumentParser, kind: type[Any], taken: Collection[str] = ()

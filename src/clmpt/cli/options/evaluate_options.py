@@ -1,0 +1,43 @@
+"""The options of evaluate, bench."""
+
+from __future__ import annotations
+
+from clmpt.cli.options.option_types import AddCommand, add_device, add_trust, count
+
+
+def measuring_options(command: AddCommand, reasoner: str | None) -> None:  # noqa: ARG001
+    measure = command(
+        "evaluate",
+        "evaluate:evaluate_model",
+        "evaluate a model: filtered MRR and Hits@k, on links or on queries by shape",
+        "clmpt evaluate films-clmpt --queries test.queries --report films-report",
+    )
+    measure.add_argument(
+        "checkpoint", metavar="CHECKPOINT", help="made by train, pretrain or convert; or 'exact'"
+    )
+    measure.add_argument("--links", action="store_true", help="link prediction, both directions")
+    measure.add_argument(
+        "--queries",
+        metavar="SOURCE",
+        help="a query file or folder; a predictor uses beam search",
+    )
+    measure.add_argument("--shapes", nargs="+", metavar="SHAPE", help="only these shapes")
+    measure.add_argument("--report", metavar="FOLDER", help="write Markdown, JSON and a picture")
+    measure.add_argument("--graph", metavar="FOLDER", help="if the graph has moved since training")
+    measure.add_argument(
+        "--split", metavar="NAME", help="(default: valid and test for --links, test for --queries)"
+    )
+    add_trust(measure)
+    add_device(measure, "auto")
+
+    bench = command(
+        "bench",
+        "bench:bench",
+        "measure how fast this machine trains and answers, at two sizes",
+        "clmpt bench --sizes M --steps 5",
+    )
+    bench.add_argument("--reasoner", default="clmpt", metavar="NAME", help="(default: clmpt)")
+    bench.add_argument("--sizes", nargs="+", choices=["S", "M"], default=["M", "S"])
+    bench.add_argument(
+        "--steps", type=count, default=3, metavar="N", help="report the median of N (default: 3)"
+    )
