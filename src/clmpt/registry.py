@@ -73,21 +73,15 @@ class Registry(Generic[Kind]):
             raise KeyError(f"there is no {self.what} {name!r}")
         if self.is_known(name) or name in trust:
             return self.find(name)
-        chosen = (self.find(known) for known in trust if self._may_be(known))
-        for kind in chosen:
-            if self.name_of(kind) == name:
-                return kind
+        for known in trust:
+            with suppress(SettingError):  # of another kind: predictors are trusted alike
+                kind = self.find(known)
+                if self.name_of(kind) == name:
+                    return kind
         raise DataError(
             f"'{origin}' was made with the class {name}, which is not part of this installation. "
             f"If you trust it: --trust {name}, or trust=['{name}'] in Python."
         )
-
-    def _may_be(self, name: str) -> bool:
-        """Whether a name that the user trusts is of this kind: predictors are trusted alike."""
-        try:
-            return bool(self.find(name))
-        except SettingError:
-            return False
 
     def name_of(self, kind: type[Any]) -> str:
         """The name that `find` resolves to this class: a registered name, or its dotted path."""

@@ -89,8 +89,8 @@ def open_reasoner(
 ) -> StoredReasoner:
     """A stored model of this graph, after checking that its parts are intact and belong together.
 
-    It sees only the facts that it was trained on. A class outside this installation is imported
-    only if `trust` names it.
+    It sees only the facts of the graph's training split. A class outside this installation is
+    imported only if `trust` names it.
     """
     folder = Path(folder)
     if not is_reasoner(folder):
