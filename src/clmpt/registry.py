@@ -143,5 +143,6 @@ REASONERS: Registry[ReasonerModel] = Registry(
     {
         "clmpt": "clmpt.reasoners.message_passing.clmpt:CLMPT",
         "lmpnn": "clmpt.reasoners.message_passing.lmpnn:LMPNN",
+        "truth-values": "clmpt.reasoners.truth_values.truth_values:TruthValues",
     },
 )

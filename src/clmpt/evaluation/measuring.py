@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -20,8 +20,10 @@ from clmpt.graph.edges import Ints
 from clmpt.graph.knowledge_graph import KnowledgeGraph
 from clmpt.progress import Progress, ReportProgress, silent
 from clmpt.queries.store import QueryGroup
-from clmpt.reasoners.reasoner import Reasoner
 from clmpt.symbolic.missing_links import missing_links
+
+if TYPE_CHECKING:
+    from clmpt.reasoners.reasoner import Reasoner
 
 _QUERIES_AT_ONCE = 1024
 _QUERIES_AT_FIRST = 64  # before the number of entities is known

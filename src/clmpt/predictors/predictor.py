@@ -21,11 +21,15 @@ from clmpt.queries.links import inverse_rows
 from clmpt.registry import PREDICTORS
 from clmpt.settings import Pretraining, read_table
 
+CALIBRATION = "calibration_SC"  # its buffer; folders of before have none
+_COEFFICIENTS = 4  # see calibration.py
+
 # For distance-based scores trained with Adam; the defaults of `Pretraining` suit inner products.
 DISTANCE_DEFAULTS = {"learning_rate": 1e-3, "initial_scale": 0.05, "epochs": 100, "batch": 512}
 
 # Shapes: E entities, D width of an entity, W width of a relation, R relations of the graph,
-# S rows of the relation table (R, plus inverses missing from the graph), A atoms, B questions
+# S rows of the relation table (R, plus inverses missing from the graph), A atoms, B questions,
+# C coefficients of calibration
 
 
 class LinkPredictor(Protocol):
@@ -62,6 +66,7 @@ class EmbeddingPredictor(nn.Module, ABC):
     """A predictor with a table of entities and one of relations.
 
     `inverse_R` is the row of each relation's inverse, or -1: then its own embedding is reversed.
+    `calibration_SC` turns scores into probabilities (see calibration.py); NaN until fitted.
     """
 
     defaults: ClassVar[Mapping[str, Any]] = {}  # that replace those of `Pretraining`
@@ -70,12 +75,15 @@ class EmbeddingPredictor(nn.Module, ABC):
     entities_ED: nn.Parameter
     relations_SW: nn.Parameter
     inverse_R: Tensor
+    calibration_SC: Tensor
 
     def __init__(self, entities_ED: Tensor, relations_SW: Tensor, inverse_R: Tensor) -> None:
         super().__init__()
         self.entities_ED = nn.Parameter(entities_ED)
         self.relations_SW = nn.Parameter(relations_SW)
         self.register_buffer("inverse_R", inverse_R)
+        unknown_SC = relations_SW.new_full((len(relations_SW), _COEFFICIENTS), torch.nan)
+        self.register_buffer(CALIBRATION, unknown_SC.detach())
         self.has_all_inverses = bool((inverse_R >= 0).all())
         self.check_widths(entities_ED.shape[1], relations_SW.shape[1])
 

@@ -18,7 +18,7 @@ from clmpt.compute.tensor_files import open_tensors, parameters_in, save_tensors
 from clmpt.errors import DataError, SettingError
 from clmpt.graph.knowledge_graph import KnowledgeGraph
 from clmpt.graph.stored_names import StoredNames
-from clmpt.predictors.predictor import EmbeddingPredictor
+from clmpt.predictors.predictor import CALIBRATION, EmbeddingPredictor
 from clmpt.registry import PREDICTORS
 from clmpt.storage.files import new_file, new_folder, open_json, save_json
 from clmpt.storage.run_folder import is_begun, is_finished
@@ -120,7 +120,8 @@ def predictor_of(
 ) -> EmbeddingPredictor:
     kind = PREDICTORS.find_trusted(name, trust, folder)
     made = kind(*(tensors[table] for table in _TABLES))
-    made.load_state_dict(dict(tensors))  # a class of somebody else's may have more than tables
+    given = {CALIBRATION: made.calibration_SC, **tensors}  # a class may have more than tables
+    made.load_state_dict(given)
     return made
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from clmpt.graph.edges import AnyInts, Bools, Ints, positions
+from clmpt.graph.edges import AnyInts, Bools, EdgeIndex, Ints, positions
 from clmpt.graph.knowledge_graph import KnowledgeGraph
 from clmpt.queries.store import AnswerSets
 
@@ -71,7 +71,11 @@ def links_of(graph: KnowledgeGraph, *splits: str) -> Links:
 
 def known_answers(graph: KnowledgeGraph, links: Links) -> AnswerSets:
     """The answers to each question in any of the graph's splits: the usual filter."""
-    index = graph.view().index
+    return answers_in(graph.view().index, links)
+
+
+def answers_in(index: EdgeIndex, links: Links) -> AnswerSets:
+    """The answers to each question among the edges of an index."""
     start_P, stop_P = index.ranges(links.entity_P, links.directed_P)
     counts = (stop_P - start_P).astype(np.int64)
     offsets = np.concatenate([[0], np.cumsum(counts)])

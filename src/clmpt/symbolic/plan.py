@@ -159,13 +159,15 @@ class Refuse:
     """Drop the rows for which a sub-plan finds a match.
 
     The sub-plan is given the row's values of `outer` as constants, from slot `first_slot` on.
-    A negative table stands for the queries themselves.
+    A negative table stands for the queries themselves. `part` is what the sub-plan was made from,
+    with the outer variables still variables.
     """
 
     table: int
     outer: tuple[Variable, ...]
     first_slot: int
     plan: Plan
+    part: Skeleton
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,7 +285,8 @@ class _Planner:
             return Filter(table, part.edges[0], holds=False)
         order = tuple(sorted(outer, key=lambda variable: variable.name))
         slots = {variable: Slot(self.entity_slots + at) for at, variable in enumerate(order)}
-        return Refuse(table, order, self.entity_slots, plan_for(_with_slots(part, slots), ()))
+        inner = plan_for(_with_slots(part, slots), ())
+        return Refuse(table, order, self.entity_slots, inner, part)
 
     def refuse_without_variables(self) -> None:
         for refusal in [r for r in self.refusals if not r[0]]:

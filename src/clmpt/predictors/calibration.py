@@ -1,0 +1,176 @@
+"""From a predictor's scores to the probability that a link is true.
+
+The starting point is the softmax over all entities, which says which tail is the likeliest, not
+whether there is one. Calibration adds how many tails are known already and a bias per relation,
+fitted on held-out links. Of the facts that the graph lacks only some are held out for this, so a
+candidate without a label may still be true: the likelihood accounts for it (Elkan and Noto 2008).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from clmpt.compute.chunks import rows_at_once
+from clmpt.graph.edges import AnyInts, Ints
+from clmpt.graph.knowledge_graph import KnowledgeGraph
+from clmpt.graph.splits import train_split
+from clmpt.predictors.predictor import EmbeddingPredictor
+from clmpt.queries.links import answers_in, links_of
+from clmpt.queries.store import AnswerSets
+
+# Shapes: B questions, E entities, X entries, S rows of the relation table, C coefficients: slope,
+# slope of the log of known answers, none known, bias
+
+MOST = 0.9999  # of what is not a known fact
+_QUESTIONS = 6_000
+_BEST, _RANDOM = 100, 50  # candidates of a question: the best ones, and some of all others
+_SHRINKAGE = 4.0  # how strongly relations are pulled towards each other
+
+
+@dataclass(frozen=True)
+class Sharpening:
+    """How a softmax becomes a truth value: `calibrated`, or `count` as in QTO (Bai et al. 2023):
+    times the number of known answers."""
+
+    kind: Literal["calibrated", "count"]
+
+    def terms(
+        self, predictor: EmbeddingPredictor, directed_B: Tensor, known_B: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """The slope and the offset of each row, which act on its log-softmax."""
+        known_B = known_B.to(predictor.entities_ED.dtype)
+        if self.kind == "count":
+            return torch.ones_like(known_B), known_B.clamp_min(1).log()
+        return calibrated_terms(predictor.calibration_SC[predictor.rows(directed_B)], known_B)
+
+    def values(self, log_X: Tensor, slope_X: Tensor, offset_X: Tensor) -> Tensor:
+        """The truth values of log-softmax entries."""
+        strength_X = slope_X * log_X + offset_X
+        found_X = strength_X.exp() if self.kind == "count" else strength_X.sigmoid()
+        return found_X.clamp_max(MOST)
+
+    def least(self, threshold: float, slope_B: Tensor, offset_B: Tensor) -> Tensor:
+        """The log-softmax from which on values reach the threshold."""
+        wanted = torch.tensor(threshold, dtype=slope_B.dtype, device=slope_B.device)
+        strength = wanted.log() if self.kind == "count" else wanted.logit()
+        return (strength - offset_B) / slope_B
+
+
+def calibrated_terms(coefficients_BC: Tensor, known_B: Tensor) -> tuple[Tensor, Tensor]:
+    slope_B, count_B, none_B, bias_B = coefficients_BC.unbind(1)
+    offset_B = bias_B + count_B * known_B.clamp_min(1).log() + none_B * (known_B == 0)
+    return slope_B, offset_B
+
+
+def is_calibrated(predictor: EmbeddingPredictor) -> bool:
+    return bool(predictor.calibration_SC.isfinite().all()) and len(predictor.calibration_SC) > 0
+
+
+def calibrate(predictor: EmbeddingPredictor, graph: KnowledgeGraph, seed: int = 0) -> None:
+    """Fits the predictor's calibration to the links of the split 'valid'.
+
+    The predictor must have been trained on the training split alone. Without held-out links the
+    predictor stays as it is.
+    """
+    if "valid" not in graph.splits or not graph.view("valid").index.triples:
+        return
+    sample = _sample(predictor, graph, seed)
+    share = graph.view("valid").index.triples / _hidden(graph)
+    predictor.calibration_SC.copy_(_fitted(sample, len(predictor.relations_SW), share))
+
+
+def _hidden(graph: KnowledgeGraph) -> int:
+    """How many facts the predictor was not trained on."""
+    return graph.index.triples - graph.view(train_split(graph)).index.triples
+
+
+@dataclass(frozen=True)
+class _Sample:
+    """Candidates of some questions. `weight_X` is how many candidates each stands for."""
+
+    row_X: Tensor
+    log_X: Tensor
+    known_X: Tensor
+    true_X: Tensor
+    weight_X: Tensor
+
+
+@torch.no_grad()
+def _sample(predictor: EmbeddingPredictor, graph: KnowledgeGraph, seed: int) -> _Sample:
+    """Questions that have an answer in the training or the validation split, each with its best
+    candidates and a random sample of all others; known answers are left out."""
+    train = train_split(graph)
+    asked = links_of(graph, train, "valid")
+    random = np.random.default_rng([seed, len(asked)])
+    chosen = np.sort(random.permutation(len(asked))[:_QUESTIONS])
+    asked = asked.take(chosen)
+    entities, device = len(graph.entities), predictor.entities_ED.device
+    known, hidden = (answers_in(graph.view(split).index, asked) for split in (train, "valid"))
+    parts: list[list[Tensor]] = []
+    for start in range(0, len(asked), rows_at_once(entities, 2**24)):
+        rows = np.arange(start, min(start + rows_at_once(entities, 2**24), len(asked)))
+        directed_B = torch.from_numpy(asked.directed_P[rows]).to(device)
+        scores_BE = predictor.score_answers(
+            torch.from_numpy(asked.entity_P[rows]).to(device), directed_B
+        )
+        log_BE = scores_BE - scores_BE.logsumexp(1, keepdim=True)
+        true_BE = torch.zeros_like(log_BE, dtype=torch.bool)
+        true_BE[_places(hidden, rows, device)] = True
+        log_BE[_places(known, rows, device)] = -torch.inf
+        best = log_BE.topk(min(_BEST, entities), 1)
+        drawn = torch.from_numpy(random.integers(entities, size=(len(rows), _RANDOM))).to(device)
+        drawn_log = log_BE.gather(1, drawn)
+        new = drawn_log < best.values[:, -1:]  # not among the best
+        candidate_BC = torch.cat([best.indices, drawn], 1)
+        log_BC = torch.cat([best.values, drawn_log], 1)
+        others = max(entities - best.indices.shape[1], 0) / _RANDOM
+        weight_BC = torch.cat([torch.ones_like(best.values), new * others], 1)
+        use = log_BC.isfinite() & (weight_BC > 0)
+        known_B = torch.from_numpy(known.counts[rows]).to(device)
+        parts.append(
+            [
+                predictor.rows(directed_B)[:, None].expand_as(log_BC)[use],
+                log_BC[use],
+                known_B[:, None].expand_as(log_BC)[use],
+                true_BE.gather(1, candidate_BC)[use],
+                weight_BC[use],
+            ]
+        )
+    row_X, log_X, known_X, true_X, weight_X = (
+        torch.cat(column).cpu() for column in zip(*parts, strict=True)
+    )
+    return _Sample(row_X, log_X.double(), known_X.double(), true_X.double(), weight_X.double())
+
+
+def _places(sets: AnswerSets, rows: Ints, device: torch.device) -> tuple[Tensor, Tensor]:
+    part = sets.take(rows)
+    entity: AnyInts = np.asarray(part.entities, np.int64)
+    return torch.from_numpy(part.owners).to(device), torch.from_numpy(entity).to(device)
+
+
+def _fitted(sample: _Sample, relations: int, share: float) -> Tensor:
+    """Coefficients that maximise the likelihood of the held-out links; those of a relation are
+    drawn towards the common ones, so rare relations get the average."""
+    common_C = torch.tensor([1.0, 0.5, 0.0, 0.0], dtype=torch.float64, requires_grad=True)
+    own_SC = torch.zeros(relations, len(common_C), dtype=torch.float64, requires_grad=True)
+    optimizer = torch.optim.LBFGS([common_C, own_SC], max_iter=200, line_search_fn="strong_wolfe")
+
+    def loss() -> Tensor:
+        optimizer.zero_grad()
+        terms = calibrated_terms((common_C + own_SC)[sample.row_X], sample.known_X)
+        labelled_X = (terms[0] * sample.log_X + terms[1]).sigmoid() * share
+        likelihood_X = torch.where(sample.true_X > 0, labelled_X.log(), torch.log1p(-labelled_X))
+        total: Tensor = -(sample.weight_X * likelihood_X).sum() + _SHRINKAGE * (own_SC**2).sum()
+        total.backward()  # type: ignore[no-untyped-call]
+        return total
+
+    optimizer.step(loss)  # type: ignore[no-untyped-call]
+    with torch.no_grad():
+        found_SC = common_C + own_SC
+        found_SC[:, 0].clamp_(min=0.05)  # a likelier tail is never less true
+        return found_SC.float()

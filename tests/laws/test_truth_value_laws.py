@@ -1,0 +1,123 @@
+"""Truth values are what a brute-force evaluation over all assignments gives."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from clmpt.graph.knowledge_graph import KnowledgeGraph
+from clmpt.logic.formula import Atom, Id, Query, Term, Variable
+from clmpt.logic.normal_form import Pattern
+from clmpt.queries.store import QueryGroup
+from clmpt.reasoners.truth_values.engine import EVERYTHING, Effort
+from clmpt.reasoners.truth_values.truth_values import TruthValueReasoner
+from clmpt.symbolic.solver import solve
+from dense_rows import DenseRows, Matrices, with_facts
+from strategies import ENTITIES, RELATIONS, graphs, queries
+
+SIZE = len(ENTITIES)
+
+
+@st.composite
+def likely_links(draw: st.DrawFn) -> Matrices:
+    """Random truth values, most of them 0."""
+    seed, share = draw(st.integers(0, 2**32 - 1)), draw(st.sampled_from([0.1, 0.5]))
+    random = np.random.default_rng(seed)
+    values = random.random((len(RELATIONS), SIZE, SIZE), np.float32)
+    return np.where(random.random(values.shape) < share, values, 0).astype(np.float32)
+
+
+def brute_force(query: Query, matrices: Matrices, scale: float) -> list[float]:
+    """The value of every entity, straight from the definition."""
+
+    def atom(one: Atom, chosen: dict[Variable, int]) -> float:
+        assert isinstance(one.relation, Id)
+        ends = [_value(term, chosen) for term in (one.head, one.tail)]
+        return float(matrices[one.relation.number, ends[0], ends[1]])
+
+    def pattern(one: Pattern, chosen: dict[Variable, int]) -> float:
+        best = 0.0
+        for values in product(range(SIZE), repeat=len(one.variables)):
+            filled = {**chosen, **dict(zip(one.variables, values, strict=True))}
+            value = float(np.prod([atom(part, filled) for part in one.atoms]))
+            for part in one.absent if value else ():
+                value *= 1 - min(1, scale * pattern(part, filled))
+            best = max(best, value)
+        return best
+
+    return [
+        max(pattern(part, {query.free: entity}) for part in query.patterns)
+        for entity in range(SIZE)
+    ]
+
+
+def _value(term: Term, chosen: dict[Variable, int]) -> int:
+    if isinstance(term, Variable):
+        return chosen[term]
+    assert isinstance(term, Id)
+    return term.number
+
+
+def reasoner_of(
+    graph: KnowledgeGraph, matrices: Matrices, scale: float, effort: Effort = EVERYTHING
+) -> TruthValueReasoner:
+    return TruthValueReasoner(DenseRows(graph.index, matrices), graph, scale, effort=effort)
+
+
+@settings(max_examples=400, deadline=None)
+@given(graphs(), queries(), likely_links(), st.sampled_from([1.0, 3.0]))
+def test_truth_values_are_those_of_the_best_assignment(
+    graph: KnowledgeGraph, query: Query, likely: Matrices, scale: float
+) -> None:
+    bound, matrices = graph.bind(query), with_facts(graph, likely)
+    (found,) = reasoner_of(graph, matrices, scale).score([QueryGroup.single(bound)]).tolist()
+    assert found == pytest.approx(brute_force(bound, matrices, scale), abs=1e-5)
+
+
+@settings(max_examples=200, deadline=None)
+@given(graphs(), queries())
+def test_without_predictions_they_are_the_exact_answers(
+    graph: KnowledgeGraph, query: Query
+) -> None:
+    bound = graph.bind(query)
+    nothing = with_facts(graph, np.zeros((len(RELATIONS), SIZE, SIZE), np.float32))
+    (found,) = reasoner_of(graph, nothing, 1.0).score([QueryGroup.single(bound)]).tolist()
+    answers = solve(bound, graph)
+    assert found == [float(entity in answers) for entity in range(SIZE)]
+
+
+@settings(max_examples=200, deadline=None)
+@given(graphs(), queries(), likely_links(), st.sampled_from([1, 2]))
+def test_a_value_is_left_out_only_below_the_bound(
+    graph: KnowledgeGraph, query: Query, likely: Matrices, sources: int
+) -> None:
+    bound, matrices = graph.bind(query), with_facts(graph, likely)
+    if any(part.absent for part in bound.patterns):
+        return  # what is left out of a negated part makes a value larger, not smaller
+    group = [QueryGroup.single(bound)]
+    (exact,) = reasoner_of(graph, matrices, 1.0).score(group)
+    limited = reasoner_of(graph, matrices, 1.0, Effort(sources, sources, 0))
+    (found,), (largest,) = limited.score_with_bounds(group)
+    assert bool((found <= exact + 1e-6).all())
+    changed = (exact - found).abs() > 1e-6
+    assert bool((exact[changed] <= largest + 1e-6).all())
+
+
+@settings(max_examples=300, deadline=None)
+@given(graphs(), queries(), likely_links(), st.sampled_from([1.0, 3.0]), st.sampled_from([1, 3]))
+def test_the_best_derivation_has_the_answers_value(
+    graph: KnowledgeGraph, query: Query, likely: Matrices, scale: float, most: int
+) -> None:
+    bound, matrices = graph.bind(query), with_facts(graph, likely)
+    reasoner = reasoner_of(graph, matrices, scale)
+    (values,) = reasoner.score([QueryGroup.single(bound)]).tolist()
+    best = dict.fromkeys(range(SIZE), 0.0)
+    for found in reasoner.derivations(bound, most):
+        entity_N = found.table.columns[found.part.free].tolist()
+        for entity, value in zip(entity_N, found.table.value_N.tolist(), strict=True):
+            best[entity] = max(best[entity], value)
+    assert [best[entity] for entity in range(SIZE)] == pytest.approx(values, abs=1e-6)
