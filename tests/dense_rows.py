@@ -18,7 +18,7 @@ class DenseRows:
     def __init__(self, index: EdgeIndex, matrices: Matrices) -> None:
         self.index, self.matrices = index, matrices
 
-    def rows(self, entity_U: Ints, directed_U: Ints) -> SparseRows:
+    def rows(self, entity_U: Ints, directed_U: Ints, fine: bool = False) -> SparseRows:  # noqa: ARG002
         return SparseRows.of(self.matrices[directed_U, entity_U])
 
 

@@ -44,7 +44,7 @@ def rows() -> PredictedRows:
         torch.from_numpy(WEIGHTS["relations"]),
         torch.arange(relations) ^ 1,
     )
-    return PredictedRows(predictor, golden_graph().index, Sharpening("count"), 0.02, 2**20)
+    return PredictedRows(predictor, golden_graph().index, Sharpening("count"), 0.02, 0.02, 2**20)
 
 
 def test_truth_values_of_atoms(rows: PredictedRows) -> None:

@@ -14,6 +14,7 @@ from clmpt.logic.formula import Atom, Id, Query, Term, Variable
 from clmpt.logic.normal_form import Pattern
 from clmpt.queries.store import QueryGroup
 from clmpt.reasoners.truth_values.engine import EVERYTHING, Effort
+from clmpt.reasoners.truth_values.evidence import derive
 from clmpt.reasoners.truth_values.truth_values import TruthValueReasoner
 from clmpt.symbolic.solver import solve
 from dense_rows import DenseRows, Matrices, with_facts
@@ -115,9 +116,19 @@ def test_the_best_derivation_has_the_answers_value(
     bound, matrices = graph.bind(query), with_facts(graph, likely)
     reasoner = reasoner_of(graph, matrices, scale)
     (values,) = reasoner.score([QueryGroup.single(bound)]).tolist()
-    best = dict.fromkeys(range(SIZE), 0.0)
-    for found in reasoner.derivations(bound, most):
-        entity_N = found.table.columns[found.part.free].tolist()
-        for entity, value in zip(entity_N, found.table.value_N.tolist(), strict=True):
-            best[entity] = max(best[entity], value)
-    assert [best[entity] for entity in range(SIZE)] == pytest.approx(values, abs=1e-6)
+    derived = derive(reasoner, bound, list(range(SIZE)), most)
+    best = [derived[entity][0].value if derived[entity] else 0 for entity in range(SIZE)]
+    assert best == pytest.approx(values, abs=1e-6)
+
+
+@settings(max_examples=100, deadline=None)
+@given(graphs(), queries(), likely_links())
+def test_several_derivations_differ_and_descend(
+    graph: KnowledgeGraph, query: Query, likely: Matrices
+) -> None:
+    reasoner = reasoner_of(graph, with_facts(graph, likely), 1.0)
+    for derivations in derive(reasoner, graph.bind(query), list(range(SIZE)), 3).values():
+        values = [one.value for one in derivations]
+        assert values == sorted(values, reverse=True)
+        ways = {(tuple(one.filled.items()), one.steps) for one in derivations}
+        assert len(ways) == len(derivations)

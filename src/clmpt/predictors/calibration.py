@@ -20,7 +20,7 @@ from clmpt.graph.edges import AnyInts, Ints
 from clmpt.graph.knowledge_graph import KnowledgeGraph
 from clmpt.graph.splits import train_split
 from clmpt.predictors.predictor import EmbeddingPredictor
-from clmpt.queries.links import answers_in, links_of
+from clmpt.queries.links import Links, answers_in, asked
 from clmpt.queries.store import AnswerSets
 
 # Shapes: B questions, E entities, X entries, S rows of the relation table, C coefficients: slope,
@@ -29,7 +29,7 @@ from clmpt.queries.store import AnswerSets
 MOST = 0.9999  # of what is not a known fact
 _QUESTIONS = 6_000
 _BEST, _RANDOM = 100, 50  # candidates of a question: the best ones, and some of all others
-_SHRINKAGE = 4.0  # how strongly relations are pulled towards each other
+_SHRINKAGE = 100.0  # how strongly relations are pulled towards each other
 
 
 @dataclass(frozen=True)
@@ -102,21 +102,19 @@ class _Sample:
 
 @torch.no_grad()
 def _sample(predictor: EmbeddingPredictor, graph: KnowledgeGraph, seed: int) -> _Sample:
-    """Questions that have an answer in the training or the validation split, each with its best
-    candidates and a random sample of all others; known answers are left out."""
+    """The best candidates of some questions and a random sample of all others; known answers are
+    left out."""
     train = train_split(graph)
-    asked = links_of(graph, train, "valid")
-    random = np.random.default_rng([seed, len(asked)])
-    chosen = np.sort(random.permutation(len(asked))[:_QUESTIONS])
-    asked = asked.take(chosen)
+    random = np.random.default_rng([seed, graph.index.triples])
+    links = _questions(graph, random)
     entities, device = len(graph.entities), predictor.entities_ED.device
-    known, hidden = (answers_in(graph.view(split).index, asked) for split in (train, "valid"))
+    known, hidden = (answers_in(graph.view(split).index, links) for split in (train, "valid"))
     parts: list[list[Tensor]] = []
-    for start in range(0, len(asked), rows_at_once(entities, 2**24)):
-        rows = np.arange(start, min(start + rows_at_once(entities, 2**24), len(asked)))
-        directed_B = torch.from_numpy(asked.directed_P[rows]).to(device)
+    for start in range(0, len(links), rows_at_once(entities, 2**24)):
+        rows = np.arange(start, min(start + rows_at_once(entities, 2**24), len(links)))
+        directed_B = torch.from_numpy(links.directed_P[rows]).to(device)
         scores_BE = predictor.score_answers(
-            torch.from_numpy(asked.entity_P[rows]).to(device), directed_B
+            torch.from_numpy(links.entity_P[rows]).to(device), directed_B
         )
         log_BE = scores_BE - scores_BE.logsumexp(1, keepdim=True)
         true_BE = torch.zeros_like(log_BE, dtype=torch.bool)
@@ -145,6 +143,30 @@ def _sample(predictor: EmbeddingPredictor, graph: KnowledgeGraph, seed: int) -> 
         torch.cat(column).cpu() for column in zip(*parts, strict=True)
     )
     return _Sample(row_X, log_X.double(), known_X.double(), true_X.double(), weight_X.double())
+
+
+def _questions(graph: KnowledgeGraph, random: np.random.Generator) -> Links:
+    """Questions like those of a query, half of them with an answer, half perhaps without one.
+
+    The first half are drawn from those that facts of 'train' or 'valid' answer. The others ask the
+    same relations of entities of the same kind: such as have another relation in common with the
+    entity that was drawn. Without them every question would have an answer, and a probability
+    would be too high wherever nothing is known.
+    """
+    index = graph.view(train_split(graph), "valid").index
+    key_K = np.asarray(index.keys_K1[:-1])
+    directed_K, entity_K = np.divmod(key_K, index.entities)
+    known_K = np.flatnonzero(asked(graph)[directed_K])
+    drawn = random.choice(known_K, _QUESTIONS // 2)
+    order_K, starts = index.by_entity
+    low, high = starts[entity_K[drawn]], starts[entity_K[drawn] + 1]
+    shared = directed_K[order_K[random.integers(low, high)]]
+    first, last = (np.searchsorted(directed_K, shared, side) for side in ("left", "right"))
+    entity = np.concatenate([entity_K[drawn], entity_K[random.integers(first, last)]])
+    directed = np.concatenate([directed_K[drawn], directed_K[drawn]])
+    code = np.unique(directed * np.int64(index.entities) + entity)
+    none = AnswerSets(np.zeros(len(code) + 1, np.int64), np.empty(0, np.int64))
+    return Links(code % index.entities, code // index.entities, none)
 
 
 def _places(sets: AnswerSets, rows: Ints, device: torch.device) -> tuple[Tensor, Tensor]:

@@ -79,14 +79,14 @@ class ValueEngine:
         """
         if predicts_B is None:
             predicts_B = np.ones(len(batch), np.bool_)
-        return _Run(self, plan, batch, predicts_B).result()
+        return ValueRun(self, plan, batch, predicts_B).result()
 
     def negated(self, value_N: Values) -> Values:
         found_N: Values = (1 - np.minimum(1, self.scale * value_N)).astype(np.float32)
         return found_N
 
 
-class _Run:
+class ValueRun:
     """One plan over one batch."""
 
     def __init__(
@@ -139,13 +139,14 @@ class _Run:
         constant = edge.head if forwards else edge.tail
         assert isinstance(constant, Slot)
         entity_B = self.batch.entities_BS[:, constant.number]
-        return self.rows(entity_B, self.directed(edge, forwards), self.predicts_B)
+        return self.rows(entity_B, self.directed(edge, forwards), self.predicts_B, fine=True)
 
     def rows(
-        self, entity_N: AnyInts, directed_N: AnyInts, predicted_N: Bools
+        self, entity_N: AnyInts, directed_N: AnyInts, predicted_N: Bools, fine: bool = False
     ) -> tuple[SparseRows, Ints]:
         """Distinct rows, from the predictor or from known facts alone, and the row of each
-        lookup."""
+        lookup. Rows of constants are fine: there are few of them, and where several meet, what
+        one of them cuts off is lost to all."""
         predicted_N = predicted_N | (directed_N >= 2 * self.index.relations)  # unions: given
         code_N = (directed_N * np.int64(self.entities) + entity_N) * 2 + predicted_N
         distinct_U, row_N = np.unique(code_N, return_inverse=True)
@@ -159,7 +160,7 @@ class _Run:
         known = known_rows(self.index, entity_U[:few], directed_U[:few])
         if few == len(order):
             return known, place_U[row_N]
-        likely = self.engine.source.rows(entity_U[few:], directed_U[few:])
+        likely = self.engine.source.rows(entity_U[few:], directed_U[few:], fine)
         return (joined([known, likely]) if few else likely), place_U[row_N]
 
     def constant_values(self, edge: SlotEdge) -> Values:
@@ -175,9 +176,10 @@ class _Run:
             assert isinstance(far, Variable)
             rows, row_B = self.from_constant(edge)
             return rows.at(row_B[table.query_N], table.columns[far], self.entities)
-        order = list(table.columns)
-        forwards = order.index(edge.head) <= order.index(edge.tail)
+        forwards = reads_forwards(edge, list(table.columns))
         near, far = (edge.head, edge.tail) if forwards else (edge.tail, edge.head)
+        assert isinstance(near, Variable)
+        assert isinstance(far, Variable)
         predicted_N = self.followed(table, near)
         directed_N = self.directed(edge, forwards)[table.query_N]
         rows, row_N = self.rows(table.columns[near], directed_N, predicted_N)
@@ -301,14 +303,23 @@ class _Run:
 
     def refuse(self, step: Refuse) -> None:
         if step.table < 0:
-            found = self.inner(step.plan, self.batch, self.predicts_B)
-            value_B = np.zeros(self.queries, np.float32)
-            np.maximum.at(value_B, found.query_N, found.value_N)
-            self.factor_B = self.factor_B * self.engine.negated(value_B)
+            self.factor_B = self.factor_B * self.engine.negated(self.by_query(step))
             return
         table = self.tables[step.table]
-        value_N = self.joined_values if is_anchored(step.part) else self.values_by_row
-        self.tables[step.table] = table.times(self.engine.negated(value_N(table, step)))
+        self.tables[step.table] = table.times(self.engine.negated(self.refused(step, table)))
+
+    def refused(self, step: Refuse, table: ValueTable) -> Values:
+        """The truth value of a negated part, before it is negated, for each row."""
+        if step.table < 0:
+            return self.by_query(step)[table.query_N]
+        values = self.joined_values if is_anchored(step.part) else self.values_by_row
+        return values(table, step)
+
+    def by_query(self, step: Refuse) -> Values:
+        found = self.inner(step.plan, self.batch, self.predicts_B)
+        value_B = np.zeros(self.queries, np.float32)
+        np.maximum.at(value_B, found.query_N, found.value_N)
+        return value_B
 
     def inner(self, plan: Plan, batch: SlotValues, predicts_B: Bools) -> ValueTable:
         return replace(self.engine, derivations=0).run(plan, batch, predicts_B)[0]
@@ -343,6 +354,14 @@ class _Run:
         value_N = np.zeros(len(table), np.float32)
         np.maximum.at(value_N, found.query_N, found.value_N)
         return value_N
+
+
+def reads_forwards(edge: SlotEdge, order: list[Variable]) -> bool:
+    """Whether an atom is read from head to tail: from a constant, or else from the variable that
+    was bound first."""
+    if isinstance(edge.head, Slot) or isinstance(edge.tail, Slot):
+        return isinstance(edge.head, Slot)
+    return order.index(edge.head) <= order.index(edge.tail)
 
 
 def is_anchored(part: Skeleton) -> bool:

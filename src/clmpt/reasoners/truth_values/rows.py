@@ -77,8 +77,9 @@ class TruthRows(Protocol):
     def index(self) -> EdgeIndex:
         """The known facts."""
 
-    def rows(self, entity_U: Ints, directed_U: Ints) -> SparseRows:
-        """Rows of distinct (entity, directed relation) pairs, known facts included."""
+    def rows(self, entity_U: Ints, directed_U: Ints, fine: bool = False) -> SparseRows:
+        """Rows of distinct (entity, directed relation) pairs, known facts included; `fine` ones
+        have a lower threshold."""
 
 
 def known_rows(index: EdgeIndex, entity_U: AnyInts, directed_U: AnyInts) -> SparseRows:
@@ -108,19 +109,20 @@ class PredictedRows:
         index: EdgeIndex,
         sharpening: Sharpening,
         threshold: float,
+        fine_threshold: float,
         memory: int,
         precision: torch.dtype = torch.float32,
     ) -> None:
         self.predictor, self.index, self.sharpening = predictor, index, sharpening
-        self.threshold, self.memory = threshold, memory
+        self.thresholds, self.memory = (threshold, fine_threshold), memory
         self.table_ED = predictor.entities_ED.detach().to(precision)
         self.computed = 0  # how many rows were computed rather than remembered
         self._kept: OrderedDict[int, tuple[AnyInts, Values]] = OrderedDict()
         self._bytes = 0
         self._lock = Lock()
 
-    def rows(self, entity_U: Ints, directed_U: Ints) -> SparseRows:
-        code_U = (directed_U * np.int64(self.index.entities) + entity_U).tolist()
+    def rows(self, entity_U: Ints, directed_U: Ints, fine: bool = False) -> SparseRows:
+        code_U = ((directed_U * np.int64(self.index.entities) + entity_U) * 2 + fine).tolist()
         found: dict[int, tuple[AnyInts, Values]] = {}
         with self._lock:
             for code in code_U:
@@ -131,7 +133,7 @@ class PredictedRows:
         missing = np.array([code not in found for code in code_U], np.bool_)
         wanted = np.flatnonzero(missing)
         wanted = wanted[np.argsort(directed_U[wanted], kind="stable")]
-        for at, row in self._computed(entity_U[wanted], directed_U[wanted]):
+        for at, row in self._computed(entity_U[wanted], directed_U[wanted], fine):
             code = code_U[wanted[at]]
             found[code] = row
             self._keep(code, row)
@@ -154,20 +156,20 @@ class PredictedRows:
                 self._bytes -= entities.nbytes + values.nbytes + 200
 
     def _computed(
-        self, entity_U: Ints, directed_U: Ints
+        self, entity_U: Ints, directed_U: Ints, fine: bool
     ) -> Iterator[tuple[int, tuple[AnyInts, Values]]]:
         self.computed += len(entity_U)
         step = rows_at_once(self.index.entities, 2**24)
         for start in range(0, len(entity_U), step):
             part = slice(start, start + step)
-            found = self._chunk(entity_U[part], directed_U[part])
+            found = self._chunk(entity_U[part], directed_U[part], self.thresholds[fine])
             for at in range(len(found)):
                 inside = slice(found.offsets_U1[at], found.offsets_U1[at + 1])
                 # Copied, or a remembered row would keep its whole chunk alive.
                 yield start + at, (found.entity_X[inside].copy(), found.value_X[inside].copy())
 
     @torch.no_grad()
-    def _chunk(self, entity_B: Ints, directed_B: Ints) -> SparseRows:
+    def _chunk(self, entity_B: Ints, directed_B: Ints, threshold: float) -> SparseRows:
         device = self.predictor.entities_ED.device
         start_B, stop_B = self.index.ranges(entity_B, directed_B)
         known_B = torch.from_numpy((stop_B - start_B).astype(np.int64)).to(device)
@@ -175,7 +177,7 @@ class PredictedRows:
         scores_BE = self._scores(torch.from_numpy(entity_B).to(device), asked_B)
         normaliser_B = scores_BE.logsumexp(1)
         terms = self.sharpening.terms(self.predictor, asked_B, known_B)
-        cut_B = normaliser_B + self.sharpening.least(self.threshold, *terms)
+        cut_B = normaliser_B + self.sharpening.least(threshold, *terms)
         row_X, entity_X = _above(scores_BE, cut_B)
         log_X = scores_BE[row_X, entity_X] - normaliser_B[row_X]
         value_X = self.sharpening.values(log_X, terms[0][row_X], terms[1][row_X])

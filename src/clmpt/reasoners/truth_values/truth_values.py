@@ -35,7 +35,7 @@ from clmpt.symbolic.solver import CompiledPattern, compiled, template_batches
 
 # Shapes: Q queries, E entities, B queries of a chunk
 
-SCALES = (1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 9.0)  # of negation, tried on validation queries
+SCALES = (0.5, 0.7, 1.0, 1.5, 2.0, 3.0, 4.5, 6.0)  # of negation, tried on validation queries
 _ENTRIES = 30_000_000  # rows of a table: some 1.5 GB
 _SCANNED = 4_000  # entities from which a question without constants starts
 
@@ -47,11 +47,16 @@ class TruthValueSettings(Settings):
     sharpening: Literal["calibrated", "count"] = setting(
         "calibrated", "from softmax to truth value: as calibrated, or times known answers (QTO)"
     )
-    threshold: float = setting(2e-4, "truth values below this count as 0", above=0, below=1)
+    threshold: float = setting(
+        1e-5, "truth values below this count as 0 if read from a variable", above=0, below=1
+    )
+    fine_threshold: float = setting(
+        1e-8, "truth values below this count as 0 if read from a constant", above=0, below=1
+    )
     negation: float = setting(0.0, "s of 1 - min(1, s x); 0: tuned on validation queries", least=0)
     union: Literal["max", "noisy-or"] = setting("max", "of alternatives")
     sources: int = setting(
-        64, "likeliest values of a variable followed along predicted links; 0: all", least=0
+        32, "likeliest values of a variable followed along predicted links; 0: all", least=0
     )
     memory: int = setting(1024, "megabytes of rows to remember", least=1)
     precision: Literal["float32", "bfloat16"] = setting("float32", "of matrix products")
@@ -88,6 +93,7 @@ class TruthValues(ReasonerModel):
             self.graph.index,
             Sharpening(settings.sharpening),
             settings.threshold,
+            settings.fine_threshold,
             settings.memory * 2**20,
             getattr(torch, settings.precision),
         )

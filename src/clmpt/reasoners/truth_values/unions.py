@@ -102,9 +102,9 @@ class RowsWithUnions:
         """The number of the first union as a directed relation."""
         return 2 * self.index.relations
 
-    def rows(self, entity_U: Ints, directed_U: Ints) -> SparseRows:
+    def rows(self, entity_U: Ints, directed_U: Ints, fine: bool = False) -> SparseRows:
         plain = np.flatnonzero(directed_U < self.first)
-        parts, order = [self.source.rows(entity_U[plain], directed_U[plain])], [plain]
+        parts, order = [self.source.rows(entity_U[plain], directed_U[plain], fine)], [plain]
         for number, union in enumerate(self.unions):
             own = np.flatnonzero(directed_U == self.first + number)
             parts.append(union.take(entity_U[own]))
