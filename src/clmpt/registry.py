@@ -143,6 +143,7 @@ REASONERS: Registry[ReasonerModel] = Registry(
     {
         "clmpt": "clmpt.reasoners.message_passing.clmpt:CLMPT",
         "lmpnn": "clmpt.reasoners.message_passing.lmpnn:LMPNN",
+        "hybrid": "clmpt.reasoners.hybrid:Hybrid",
         "truth-values": "clmpt.reasoners.truth_values.truth_values:TruthValues",
     },
 )

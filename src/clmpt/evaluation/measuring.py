@@ -12,6 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from torch import Tensor
 
 from clmpt.compute.chunks import SCORES_AT_ONCE, rows_at_once
 from clmpt.evaluation.ranks import Figures, Floats, filtered_ranks, united
@@ -56,6 +57,14 @@ def evaluate(
         done += len(group)
         shapes.append(_result(reasoner, group, sums, by_missing))
     return Report(name or reasoner.name, tuple(shapes), observed, about or {})
+
+
+def mean_mrr(scores_QE: Tensor, group: QueryGroup) -> float:
+    """The mean MRR of a group's queries with hard answers; the scores are overwritten."""
+    sums = _Sums()
+    known = united(group.easy, group.hard)
+    sums.add(filtered_ranks(scores_QE, group.hard, known), group.hard.owners)
+    return sums.figures().mrr
 
 
 def _result(

@@ -80,13 +80,16 @@ def calibrate(predictor: EmbeddingPredictor, graph: KnowledgeGraph, seed: int = 
     if "valid" not in graph.splits or not graph.view("valid").index.triples:
         return
     sample = _sample(predictor, graph, seed)
-    share = graph.view("valid").index.triples / _hidden(graph)
+    share = hidden_share(graph)
     predictor.calibration_SC.copy_(_fitted(sample, len(predictor.relations_SW), share))
 
 
-def _hidden(graph: KnowledgeGraph) -> int:
-    """How many facts the predictor was not trained on."""
-    return graph.index.triples - graph.view(train_split(graph)).index.triples
+def hidden_share(graph: KnowledgeGraph) -> float:
+    """The share of the split 'valid' in all facts that the model was not trained on; 1 without
+    any. Only their number is used, not what they say."""
+    hidden = graph.view().index.triples - graph.view(train_split(graph)).index.triples
+    valid = graph.view("valid").index.triples if "valid" in graph.splits else 0
+    return valid / hidden if valid and hidden else 1.0
 
 
 @dataclass(frozen=True)

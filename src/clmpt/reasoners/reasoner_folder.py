@@ -26,15 +26,17 @@ from clmpt.predictors.predictor_folder import (
     open_about,
     predictor_of,
 )
+from clmpt.reasoners.answer_calibration import AnswerCalibration
 from clmpt.reasoners.model import Basis, ReasonerModel, build_model
 from clmpt.registry import PREDICTORS, REASONERS
 from clmpt.settings import Reasoning, read_table
-from clmpt.storage.files import new_file, save_json
+from clmpt.storage.files import new_file, open_json, save_json
 
 _FORMAT = "clmpt reasoner 2"
 _ABOUT = "reasoner.json"
 _WEIGHTS = "weights.safetensors"
 _PREDICTOR_WEIGHTS = "predictor.safetensors"
+_CALIBRATION = "calibration.json"
 
 
 @dataclass(frozen=True)
@@ -117,6 +119,22 @@ def open_reasoner(
         basis = Basis(graph.view(train_split(graph)), predictor)
         model = _filled(basis, reasoning, tensors)
     return StoredReasoner(model.to(device).requires_grad_(False).eval(), names, about)
+
+
+def save_calibration(folder: Path, calibration: AnswerCalibration) -> None:
+    with new_file(folder / _CALIBRATION) as scratch:
+        save_json(scratch, calibration.as_plain())
+
+
+def calibration_in(folder: Path) -> AnswerCalibration | None:
+    """How scores become probabilities; None for a folder that has no calibration."""
+    path = folder / _CALIBRATION
+    if not path.exists():
+        return None
+    try:
+        return AnswerCalibration.from_plain(open_json(path))
+    except (KeyError, TypeError, ValueError) as error:
+        raise DataError(f"'{path}' is damaged ({error}). {WAY_OUT}") from None
 
 
 def own_state(model: ReasonerModel) -> dict[str, Tensor]:

@@ -20,12 +20,19 @@ from clmpt.evaluation.measuring import evaluate
 from clmpt.graph.knowledge_graph import KnowledgeGraph
 from clmpt.graph.splits import FULL, OBSERVED, has_facts, train_split
 from clmpt.graph.stored_names import StoredNames
+from clmpt.predictors.calibration import calibrate, hidden_share
 from clmpt.predictors.predictor import EmbeddingPredictor, fresh_predictor
 from clmpt.predictors.predictor_folder import replace_predictor
 from clmpt.queries.links import links_of
 from clmpt.queries.store import QueryGroup, QuerySet
+from clmpt.reasoners.answer_calibration import calibrate_answers
 from clmpt.reasoners.model import Basis, GradientModel, ReasonerModel, build_model
-from clmpt.reasoners.reasoner_folder import replace_reasoner
+from clmpt.reasoners.reasoner_folder import (
+    calibration_in,
+    open_reasoner,
+    replace_reasoner,
+    save_calibration,
+)
 from clmpt.registry import PREDICTORS
 from clmpt.sampling.sampler import MOST_HARD, Protocol, sample
 from clmpt.settings import Pretraining, Reasoning, Training, without_device
@@ -70,6 +77,7 @@ def pretrain(
 
     def keep(about: dict[str, Any]) -> None:
         same = {"settings": asdict(settings), "graph": graph.identity}
+        calibrate(learner.result, graph, settings.seed)
         replace_predictor(run.path, learner.result, {**same, **about})
 
     course = Course(
@@ -133,6 +141,10 @@ def train(
     yield from follow(
         run, learner, _course(learner, settings, measured, keep, device, save_seconds)
     )
+    if asked and calibration_in(out) is None:
+        best = open_reasoner(out, graph, device, [reasoning.reasoner]).model.reasoner()
+        if found := calibrate_answers(best, asked, hidden_share(graph)):
+            save_calibration(out, found)
 
 
 def _course(

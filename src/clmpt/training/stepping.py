@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from clmpt.errors import DataError
+from clmpt.predictors.predictor import CALIBRATION
 
 _SLOTS: dict[type[torch.optim.Optimizer], tuple[str, ...]] = {
     torch.optim.Adagrad: ("sum",),
@@ -16,6 +17,7 @@ _SLOTS: dict[type[torch.optim.Optimizer], tuple[str, ...]] = {
     torch.optim.AdamW: ("exp_avg", "exp_avg_sq"),
 }
 _LARGEST = 1e6
+_FIXED = ("inverse_R", CALIBRATION)
 
 
 def random_of(seed: int, purpose: int, number: int) -> np.random.Generator:
@@ -28,12 +30,12 @@ def trained(model: nn.Module) -> dict[str, nn.Parameter]:
 
 
 def _changing(model: nn.Module) -> dict[str, Tensor]:
-    """Buffers that steps may change. Which rows are inverses never changes."""
+    """Buffers that steps may change; a predictor's own never do."""
     stored = model.state_dict()
     return {
         name: value
         for name, value in model.named_buffers()
-        if name in stored and not name.endswith("inverse_R")
+        if name in stored and not name.endswith(_FIXED)
     }
 
 

@@ -42,6 +42,9 @@ class MessagePassingReasoner:
         self.idle_caches.append(cache)  # an interrupted call drops its incomplete cache
         return self.model.similarities(answers_GD, self.unit_ED, batch)
 
+    def strengths(self, scores_QE: Tensor) -> Tensor:
+        return (scores_QE / self.model.settings.temperature).log_softmax(1)
+
     def notes(self, query: Query) -> tuple[str, ...]:
         return self.model.notes(query)
 

@@ -24,6 +24,7 @@ from clmpt.logic.formula import Query
 from clmpt.predictors.calibration import Sharpening, is_calibrated
 from clmpt.queries.store import QueryGroup
 from clmpt.reasoners.model import Basis, ReasonerModel
+from clmpt.reasoners.question_kinds import has_negation
 from clmpt.reasoners.truth_values.engine import EVERYTHING, Effort, ValueEngine
 from clmpt.reasoners.truth_values.rows import PredictedRows, SparseRows, TruthRows, Values
 from clmpt.reasoners.truth_values.unions import RowsWithUnions, filled_in, with_unions_apart
@@ -37,6 +38,7 @@ from clmpt.symbolic.solver import CompiledPattern, compiled, template_batches
 
 SCALES = (0.5, 0.7, 1.0, 1.5, 2.0, 3.0, 4.5, 6.0)  # of negation, tried on validation queries
 _ENTRIES = 30_000_000  # rows of a table: some 1.5 GB
+_LEAST = 1e-9  # a truth value that counts as none
 _SCANNED = 4_000  # entities from which a question without constants starts
 
 
@@ -58,12 +60,8 @@ class TruthValueSettings(Settings):
     sources: int = setting(
         32, "likeliest values of a variable followed along predicted links; 0: all", least=0
     )
-    memory: int = setting(1024, "megabytes of rows to remember", least=1)
-    precision: Literal["float32", "bfloat16"] = setting("float32", "of matrix products")
-
-
-def has_negation(query: Query) -> bool:
-    return any(pattern.absent for pattern in query.patterns)
+    row_memory: int = setting(1024, "megabytes of rows to remember", least=1)
+    row_precision: Literal["float32", "bfloat16"] = setting("float32", "of matrix products")
 
 
 class TruthValues(ReasonerModel):
@@ -94,8 +92,8 @@ class TruthValues(ReasonerModel):
             Sharpening(settings.sharpening),
             settings.threshold,
             settings.fine_threshold,
-            settings.memory * 2**20,
-            getattr(torch, settings.precision),
+            settings.row_memory * 2**20,
+            getattr(torch, settings.row_precision),
         )
         effort = Effort(settings.sources, _SCANNED, _ENTRIES)
         return TruthValueReasoner(rows, self.graph, float(self.scale), settings.union, effort)
@@ -200,6 +198,9 @@ class TruthValueReasoner:
         found = [self._alternative(engine, part, slots) for part, slots in parts]
         false_BE = torch.stack([1 - values for values, _ in found]).prod(0)
         return 1 - false_BE, np.maximum.reduce([bound_B, *(bound for _, bound in found)])
+
+    def strengths(self, scores_QE: Tensor) -> Tensor:
+        return scores_QE.clamp_min(_LEAST).log()
 
     def derivations(self, query: Query, most: int = 1) -> list[Derivations]:
         """The `most` best derivations of every answer, for each alternative of a query over

@@ -1,0 +1,127 @@
+"""A trained reasoner and truth values in one score, so that each covers the other's weakness.
+
+The score is log(truth value + ε) + w · log softmax of the other's scores. Truth values know the
+facts and negate properly; a trained reasoner has seen queries and generalises over intermediate
+entities. The weight w depends on the kind of question (hops, negation) and is chosen on validation
+queries; 0 leaves truth values alone, so the hybrid is not worse than they are there.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from clmpt.evaluation.measuring import mean_mrr
+from clmpt.logic.formula import Query
+from clmpt.queries.store import QueryGroup
+from clmpt.reasoners.message_passing.clmpt import CLMPT
+from clmpt.reasoners.message_passing.clmpt_settings import CLMPTSettings
+from clmpt.reasoners.model import Basis, GradientModel
+from clmpt.reasoners.question_kinds import KINDS, kind_of
+from clmpt.reasoners.reasoner import Reasoner
+from clmpt.reasoners.truth_values.truth_values import (
+    TruthValueReasoner,
+    TruthValues,
+    TruthValueSettings,
+)
+
+# Shapes: Q queries, E entities, K kinds of questions
+
+WEIGHTS = (0.0, 0.03, 0.06, 0.1, 0.2, 0.3, 0.5)
+_LEAST = 1e-6  # ε: what truth values find impossible is left to the other reasoner
+
+
+class HybridReasoner:
+    """Scores are logarithms, comparable across queries of one kind."""
+
+    name = "hybrid"
+
+    def __init__(
+        self, truth: TruthValueReasoner, other: Reasoner, temperature: float, weight_K: list[float]
+    ) -> None:
+        self.truth, self.other, self.temperature = truth, other, temperature
+        self.weight_K = weight_K
+
+    def score(self, groups: Sequence[QueryGroup]) -> Tensor:
+        return torch.cat([self._scores(group) for group in groups])
+
+    def _scores(self, group: QueryGroup) -> Tensor:
+        weight = self.weight_K[kind_of(group.template)]
+        log_QE = self.truth.score([group]).add_(_LEAST).log_()
+        if not weight:
+            return log_QE
+        return log_QE + weight * self.other_strengths(self.other.score([group]).cpu())
+
+    def other_strengths(self, scores_QE: Tensor) -> Tensor:
+        return (scores_QE / self.temperature).log_softmax(1)
+
+    def strengths(self, scores_QE: Tensor) -> Tensor:
+        return scores_QE
+
+    def notes(self, query: Query) -> tuple[str, ...]:
+        return self.truth.notes(query)
+
+
+class WithTruthValues(GradientModel):
+    """Makes a hybrid of a model that learns by gradient descent: `class Mine(WithTruthValues,
+    Model)`, with settings that extend both tables.
+
+    It is trained like the model alone. Truth values use the predictor as it was before that.
+    """
+
+    weight_K: Tensor
+
+    def __init__(self, basis: Basis, settings: Any, generator: torch.Generator) -> None:
+        before = copy.deepcopy(basis.predictor)
+        assert before is not None
+        super().__init__(basis, settings, generator)
+        own = {each.name: getattr(settings, each.name) for each in fields(TruthValueSettings)}
+        self.truth = TruthValues(
+            Basis(basis.graph, before.requires_grad_(False)), TruthValueSettings(**own)
+        )
+        self.register_buffer("weight_K", torch.zeros(len(KINDS)))
+
+    def trained(self) -> Reasoner:
+        """The model alone."""
+        return super().reasoner()
+
+    def reasoner(self) -> HybridReasoner:
+        temperature = getattr(self.settings, "temperature", 1.0)
+        weights = self.weight_K.tolist()
+        return HybridReasoner(self.truth.reasoner(), self.trained(), temperature, weights)
+
+    def tune(self, queries: Sequence[QueryGroup]) -> None:
+        self.truth.tune(queries)
+        self.weight_K.copy_(torch.tensor(best_weights(self.reasoner(), queries)))
+
+    def notes(self, query: Query) -> tuple[str, ...]:
+        return self.truth.reasoner().notes(query)
+
+
+def best_weights(hybrid: HybridReasoner, queries: Sequence[QueryGroup]) -> list[float]:
+    """The weight of the trained reasoner for each kind of question, by the mean MRR over groups; 0
+    for kinds that do not occur."""
+    figures = np.zeros((len(KINDS), len(WEIGHTS)))
+    for group in queries:
+        log_QE = hybrid.truth.score([group]).add_(_LEAST).log_()
+        other_QE = hybrid.other_strengths(hybrid.other.score([group]).cpu())
+        for number, weight in enumerate(WEIGHTS):
+            found = mean_mrr(log_QE + weight * other_QE, group)
+            figures[kind_of(group.template), number] += found
+    return [WEIGHTS[int(best)] for best in figures.argmax(1)]
+
+
+@dataclass(frozen=True)
+class HybridSettings(CLMPTSettings, TruthValueSettings):
+    """Those of CLMPT and of truth values."""
+
+
+class Hybrid(WithTruthValues, CLMPT):  # type: ignore[misc]
+    title = "hybrid"
+    Settings = HybridSettings  # type: ignore[assignment]
