@@ -17,10 +17,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from clmpt.answering.answerer import Answer as Answer
     from clmpt.answering.answerer import Answerer as Answerer
-    from clmpt.answering.answerer import Answers as Answers
     from clmpt.answering.answerer import load as load
+    from clmpt.answering.answers import Answer as Answer
+    from clmpt.answering.answers import Answers as Answers
+    from clmpt.answering.answers import Evidence as Evidence
     from clmpt.errors import ClmptError as ClmptError
     from clmpt.experiments.fitting import fit as fit
     from clmpt.graph.knowledge_graph import KnowledgeGraph as KnowledgeGraph
@@ -33,10 +34,11 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
-    "Answer": "clmpt.answering.answerer",
+    "Answer": "clmpt.answering.answers",
     "Answerer": "clmpt.answering.answerer",
-    "Answers": "clmpt.answering.answerer",
+    "Answers": "clmpt.answering.answers",
     "ClmptError": "clmpt.errors",
+    "Evidence": "clmpt.answering.answers",
     "KnowledgeGraph": "clmpt.graph.knowledge_graph",
     "Progress": "clmpt.progress",
     "Query": "clmpt.logic.formula",

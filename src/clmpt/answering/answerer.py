@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Collection
 from pathlib import Path
-from typing import Literal
 
-import torch
-
-from clmpt.answering.model_folder import REASONER, graph_of, reasoner_in, weights_in
+from clmpt.answering.answers import Answer, Answers, Evidence
+from clmpt.answering.asked_model import AskedModel, open_model
+from clmpt.answering.evidence import Explainer
+from clmpt.answering.judging import Choice, Only, judge
+from clmpt.answering.model_folder import REASONER, graph_of
 from clmpt.compute.devices import find_device
 from clmpt.errors import DataError
 from clmpt.graph.knowledge_graph import KnowledgeGraph
@@ -19,70 +19,22 @@ from clmpt.graph.stored_names import StoredNames
 from clmpt.logic.formula import Query
 from clmpt.logic.parser import parse
 from clmpt.queries.store import QueryGroup
-from clmpt.reasoners.reasoner import Reasoner
 from clmpt.reasoners.reasoner_folder import (
     StoredReasoner,
-    is_reasoner,
-    open_reasoner,
     replace_reasoner,
 )
 from clmpt.storage.files import new_folder
-from clmpt.symbolic.solver import solve
 
 _ANSWERS = 10  # by default
-
-# known: follows from the facts that the model was trained on.
-# hidden: follows from the graph's facts, but only with facts held out from training.
-# predicted: does not follow from the graph's facts.
-Status = Literal["known", "hidden", "predicted"]
-
-
-@dataclass(frozen=True)
-class Answer:
-    """An entity, its score, and its status according to the graph's facts.
-
-    Scores rank the answers of one query; they are not comparable across queries.
-    """
-
-    entity: int
-    name: str
-    label: str
-    score: float
-    status: Status
-
-    @property
-    def known(self) -> bool:
-        """Whether it follows from the graph's facts, including held-out ones."""
-        return self.status != "predicted"
-
-
-@dataclass(frozen=True)
-class Answers:
-    """The best answers, best first. `notes` say where the scores only approximate the query."""
-
-    query: Query
-    answers: tuple[Answer, ...]
-    known: int  # number of answers that follow from the graph's facts, shown or not
-    notes: tuple[str, ...]
-
-    def __iter__(self) -> Iterator[Answer]:
-        return iter(self.answers)
-
-    def __len__(self) -> int:
-        return len(self.answers)
-
-    def __str__(self) -> str:
-        lines = [f"{one.score:7.4f}  {one.status:<9}  {one.label}" for one in self.answers]
-        return "\n".join([str(self.query), *lines])
 
 
 class Answerer:
     """A model and its graph in memory; questions use the graph's names."""
 
     def __init__(
-        self, reasoner: Reasoner, graph: KnowledgeGraph, stored: StoredReasoner | None = None
+        self, asked: AskedModel, graph: KnowledgeGraph, stored: StoredReasoner | None = None
     ) -> None:
-        self.reasoner, self.graph, self.stored = reasoner, graph, stored
+        self.asked, self.reasoner, self.graph, self.stored = asked, asked.reasoner, graph, stored
         self.trained_on = graph.view(train_split(graph))
 
     @classmethod
@@ -92,18 +44,18 @@ class Answerer:
         graph: str | Path | None = None,
         device: str = "auto",
         trust: Collection[str] = (),
+        reasoner: str | None = None,
     ) -> Answerer:
-        """Opens a folder made by `fit` or `save`, or a checkpoint of a reasoner or a predictor; a
-        predictor answers by beam search.
+        """Opens a folder made by `fit` or `save`, or a checkpoint of a reasoner or a predictor.
 
-        A checkpoint's graph is where it was in training, unless given. Classes outside this
-        installation are imported only if `trust` names them.
+        `reasoner` chooses one of those that the folder has, by default the one that `fit` found
+        best; a predictor alone answers by truth values. A checkpoint's graph is where it was in
+        training, unless given. Classes outside this installation are imported only if `trust`
+        names them.
         """
-        known, weights = open_graph(graph or graph_of(folder)), weights_in(folder)
-        if not is_reasoner(weights):
-            return cls(reasoner_in(weights, known, find_device(device), trust), known)
-        stored = open_reasoner(weights, known, find_device(device), trust)
-        return cls(stored.model.reasoner(), known, stored)
+        known = open_graph(graph or graph_of(folder))
+        asked, stored = open_model(folder, known, find_device(device), trust, reasoner)
+        return cls(asked, known, stored)
 
     def save(self, folder: str | Path) -> None:
         """Saves the model and its graph to a new folder, which can be moved elsewhere."""
@@ -115,31 +67,66 @@ class Answerer:
             StoredNames.of(self.graph).save(scratch / REASONER)
             replace_reasoner(scratch / REASONER, self.stored.model, self.stored.about)
 
-    def ask(self, question: str | Query, limit: int | None = None) -> Answers:
-        """The `limit` best entities; by default the question's own LIMIT, or ten. Negation applies
-        to what the model predicts, not only to known facts."""
+    def ask(
+        self,
+        question: str | Query,
+        limit: int | None = None,
+        only: Only | None = None,
+        at_least: float = 0.0,
+        refuted: bool = False,
+    ) -> Answers:
+        """The `limit` best answers; by default the question's own LIMIT, or ten.
+
+        First all that follow from the graph's facts, those that the model was trained on before
+        held-out ones; then what is likely, by probability. What a known fact refutes is left out,
+        or listed last if `refuted`. `only` lists known or predicted answers alone, `at_least` those
+        of this probability or more. Negation applies to what the model predicts, not only to known
+        facts.
+        """
         query = parse(question) if isinstance(question, str) else question
-        chosen = (limit, query.limit, _ANSWERS)
-        most = next(one for one in chosen if one is not None)
+        most = next(one for one in (limit, query.limit, _ANSWERS) if one is not None)
         bound = self.graph.bind(query)
-        (scores_E,) = self.reasoner.score([QueryGroup.single(bound)])
+        self.asked.check(bound)
+        (scores_E,) = self.reasoner.score([QueryGroup.single(bound)]).cpu()
         if bool(scores_E.isnan().any()):
             raise DataError("The model's scores are not finite. Its training failed.")
-        known, seen = solve(bound, self.graph), solve(bound, self.trained_on)
-        best = torch.topk(scores_E, max(0, min(most, len(scores_E))))
-        found = [
+        choice = Choice(most, only, at_least, refuted)
+        chance_E, possible_E = (
+            self.asked.probabilities(bound, scores_E),
+            self.asked.possible(scores_E),
+        )
+        judged = judge(
+            *(bound, self.graph, self.trained_on, scores_E, chance_E, possible_E, choice)
+        )
+        explain = self._explainer(bound, [entity for entity, *_ in judged.listed])
+        found = tuple(
             Answer(
                 entity,
                 self.graph.entities.names[entity],
                 self.graph.entities.label(entity),
-                score,
-                "predicted" if entity not in known else "known" if entity in seen else "hidden",
+                float(scores_E[entity]),
+                status,
+                probability,
+                explain,
             )
-            for score, entity in zip(best.values.tolist(), best.indices.tolist(), strict=True)
-        ]
-        return Answers(query, tuple(found), len(known), self.reasoner.notes(bound))
+            for entity, status, probability in judged.listed
+        )
+        notes = self.reasoner.notes(bound)
+        return Answers(query, found, judged.known, notes, judged.refuted)
+
+    def _explainer(
+        self, bound: Query, listed: list[int]
+    ) -> Callable[[int, int], tuple[Evidence, ...]]:
+        if self.asked.truth is None:
+            return lambda entity, most: ()  # noqa: ARG005
+        return Explainer(self.asked.truth, bound, self.graph, self.trained_on, listed)
 
 
-def load(folder: str | Path, device: str = "auto", trust: Collection[str] = ()) -> Answerer:
+def load(
+    folder: str | Path,
+    device: str = "auto",
+    trust: Collection[str] = (),
+    reasoner: str | None = None,
+) -> Answerer:
     """A model from a folder made by `fit` or `Answerer.save`, ready for questions."""
-    return Answerer.open(folder, device=device, trust=trust)
+    return Answerer.open(folder, device=device, trust=trust, reasoner=reasoner)

@@ -14,9 +14,11 @@ from clmpt.predictors.predictor_folder import is_predictor, open_predictor
 from clmpt.reasoners.beam_search import BeamSearch
 from clmpt.reasoners.reasoner import Reasoner
 from clmpt.reasoners.reasoner_folder import is_reasoner, open_reasoner
+from clmpt.storage.files import open_json
 from clmpt.storage.run_folder import is_begun, is_finished, source_of
 
 REASONER = "reasoner"  # in a fitted model's folder, next to its graph
+CHOICE = "choice.json"  # which of its reasoners answers
 
 
 def reasoner_in(
@@ -46,6 +48,17 @@ def weights_in(folder: str | Path) -> Path:
     if not is_reasoner(folder / REASONER):
         raise DataError(f"'{folder}' is damaged: it has no model. Run the command again.")
     return folder / REASONER
+
+
+def choice_in(folder: str | Path) -> str | None:
+    """The reasoner that `fit` found best; None for other folders."""
+    path = Path(folder) / CHOICE
+    if not path.exists():
+        return None
+    chosen = open_json(path)
+    if not isinstance(chosen, dict) or not isinstance(chosen.get("reasoner"), str):
+        raise DataError(f"'{path}' is damaged. Remove it and run 'clmpt fit' again.")
+    return str(chosen["reasoner"])
 
 
 def graph_of(folder: str | Path) -> str:

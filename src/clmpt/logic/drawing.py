@@ -6,7 +6,7 @@ negated group (no such entity exists) by a marked part of its own.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from html import escape
 from itertools import groupby
@@ -124,6 +124,8 @@ class _Edge:
     atom: Atom
     within: bool
     negated: bool
+    note: str = ""
+    dashed: bool = False
 
 
 @dataclass
@@ -132,6 +134,7 @@ class _Layout:
 
     edges: list[_Edge]
     none: set[Variable]
+    root: Term
     place: dict[Term, tuple[float, float]] = field(default_factory=dict)
     width: float = 0
     height: float = 0
@@ -139,22 +142,50 @@ class _Layout:
 
 def draw_svg(query: Query) -> str:
     """A self-contained SVG: constants blue, the free variable orange, negated parts red."""
-    layouts = [_layout(pattern, query.free) for pattern in query.patterns]
-    width = max(layout.width for layout in layouts)
-    parts, top = [], 0.0
-    for number, layout in enumerate(layouts):
-        if number:
-            parts.append(f'<text class="or" x="{width / 2:.0f}" y="{top + 5:.0f}">or</text>')
+    layouts = [_layout(*_flat(pattern), query.free) for pattern in query.patterns]
+    return _stacked(str(query), [("or" * bool(n), each) for n, each in enumerate(layouts)])
+
+
+@dataclass(frozen=True)
+class DrawnFact:
+    """A fact of a derivation: `dashed` if it is not known, with a note at its edge."""
+
+    atom: Atom
+    negated: bool
+    dashed: bool
+    note: str
+
+
+def draw_derivations(
+    title: str, derivations: Sequence[tuple[str, Term, Sequence[DrawnFact]]]
+) -> str:
+    """An SVG of derivations, each with a heading and the answer that it ends in."""
+    layouts = []
+    for heading, answer, facts in derivations:
+        edges = [_Edge(f.atom, f.negated, f.negated, f.note, f.dashed) for f in facts]
+        layouts.append((heading, _layout(edges, set(), answer)))
+    return _stacked(title, layouts)
+
+
+def _stacked(title: str, layouts: Sequence[tuple[str, _Layout]]) -> str:
+    """Drawings below each other, each with a heading, if it has one."""
+    width = max(layout.width for _, layout in layouts)
+    parts, top = [], 14.0 * bool(layouts[0][0])
+    for heading, layout in layouts:
+        if heading:
+            at = f'x="{width / 2:.0f}" y="{top + 5:.0f}"'
+            parts.append(f'<text class="or" {at}>{escape(heading)}</text>')
             top += 20
         shift = (width - layout.width) / 2
-        parts.append(f'<g transform="translate({shift:.0f} {top:.0f})">{_draw(layout, query)}</g>')
+        drawn = _draw(layout)
+        parts.append(f'<g transform="translate({shift:.0f} {top:.0f})">{drawn}</g>')
         top += layout.height
     markers = _MARKER.format(name="arrow", colour="#57606a") + _MARKER.format(
         name="no-arrow", colour="#cf222e"
     )
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:.0f}" height="{top:.0f}" '
-        f'viewBox="0 0 {width:.0f} {top:.0f}" role="img"><title>{escape(str(query))}</title>'
+        f'viewBox="0 0 {width:.0f} {top:.0f}" role="img"><title>{escape(title)}</title>'
         f"<style>{_STYLE}</style><defs>{markers}</defs>"
         f'<rect width="100%" height="100%" fill="#ffffff"/>{"".join(parts)}</svg>\n'
     )
@@ -174,11 +205,10 @@ def _flat(pattern: Pattern, within: bool = False) -> tuple[list[_Edge], set[Vari
     return edges, none
 
 
-def _layout(pattern: Pattern, free: Variable) -> _Layout:
-    edges, none = _flat(pattern)
-    layout = _Layout(edges, none)
-    distance: dict[Term, int] = {free: 0}
-    queue: list[Term] = [free]
+def _layout(edges: list[_Edge], none: set[Variable], root: Term) -> _Layout:
+    layout = _Layout(edges, none, root)
+    distance: dict[Term, int] = {root: 0}
+    queue: list[Term] = [root]
     terms = dict.fromkeys(end for edge in edges for end in (edge.atom.head, edge.atom.tail))
     while queue or len(distance) < len(terms):
         if not queue:
@@ -196,7 +226,7 @@ def _layout(pattern: Pattern, free: Variable) -> _Layout:
             sorted(terms, key=lambda t: -distance[t]), key=distance.__getitem__
         )
     ]
-    longest = max(len(symbol_text(edge.atom.relation)) for edge in edges) * _LETTER + 70
+    longest = max(len(symbol_text(edge.atom.relation) + edge.note) for edge in edges) * _LETTER + 70
     layout.height = 2 * _MARGIN + _ROW * max(len(column) for column in columns)
     left = float(_MARGIN)
     for column in columns:
@@ -213,7 +243,7 @@ def _width(term: Term) -> float:
     return max(_HEIGHT + 8, (len(term_text(term)) + 4) * _LETTER)
 
 
-def _draw(layout: _Layout, query: Query) -> str:
+def _draw(layout: _Layout) -> str:
     parts, drawn = [], dict[frozenset[Term], int]()
     for edge in layout.edges:
         pair = frozenset((edge.atom.head, edge.atom.tail))
@@ -222,7 +252,7 @@ def _draw(layout: _Layout, query: Query) -> str:
     for term, (x, y) in layout.place.items():
         kind = (
             "free"
-            if term == query.free
+            if term == layout.root
             else "none"
             if term in layout.none
             else "hidden"
@@ -258,9 +288,10 @@ def _edge(layout: _Layout, edge: _Edge, number: int) -> str:
         path = f"M{x1:.1f} {y1:.1f}Q{(x1 + x2) / 2 + bend * (abs(x1 - x2) < 1):.1f} "
         path += f"{(y1 + y2) / 2 + bend:.1f} {x2:.1f} {y2:.1f}"
         middle = ((x1 + x2) / 2 + bend / 2 * (abs(x1 - x2) < 1), (y1 + y2) / 2 + bend / 2)
-    name = ("¬ " if edge.negated else "") + symbol_text(atom.relation)
+    name = ("¬ " if edge.negated else "") + symbol_text(atom.relation) + edge.note
+    dashes = ' stroke-dasharray="5 4"' if edge.dashed else ""
     return (
-        f'<g class="{"no" if edge.within else "yes"}"><path class="edge" d="{path}"/>'
+        f'<g class="{"no" if edge.within else "yes"}"><path class="edge"{dashes} d="{path}"/>'
         f'<text class="label" x="{middle[0]:.1f}" y="{middle[1] - 5:.1f}">{escape(name)}</text></g>'
     )
 

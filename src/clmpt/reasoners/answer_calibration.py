@@ -64,12 +64,10 @@ def strengths(reasoner: Reasoner, scores_QE: Tensor) -> Tensor:
 
 def calibrate_answers(
     reasoner: Reasoner, queries: Sequence[QueryGroup], share: float
-) -> AnswerCalibration | None:
-    """Fitted to queries of the split 'valid', whose facts are `share` of all hidden ones. None if
-    there are no queries."""
-    parts = [_candidates(reasoner, group) for group in queries if len(group.hard.entities)]
-    if not parts:
-        return None
+) -> AnswerCalibration:
+    """Fitted to queries of the split 'valid' that have hard answers; its facts are `share` of all
+    hidden ones."""
+    parts = [_candidates(reasoner, group) for group in queries]
     kind_X, strength_X, true_X = (torch.cat(column) for column in zip(*parts, strict=True))
     return _fitted(kind_X, strength_X.double(), true_X, share)
 

@@ -9,7 +9,7 @@ queries; 0 leaves truth values alone, so the hybrid is not worse than they are t
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -19,6 +19,7 @@ from torch import Tensor
 
 from clmpt.evaluation.measuring import mean_mrr
 from clmpt.logic.formula import Query
+from clmpt.predictors.predictor import EmbeddingPredictor
 from clmpt.queries.store import QueryGroup
 from clmpt.reasoners.message_passing.clmpt import CLMPT
 from clmpt.reasoners.message_passing.clmpt_settings import CLMPTSettings
@@ -30,6 +31,7 @@ from clmpt.reasoners.truth_values.truth_values import (
     TruthValues,
     TruthValueSettings,
 )
+from clmpt.registry import REASONERS
 
 # Shapes: Q queries, E entities, K kinds of questions
 
@@ -41,6 +43,7 @@ class HybridReasoner:
     """Scores are logarithms, comparable across queries of one kind."""
 
     name = "hybrid"
+    from_facts = True
 
     def __init__(
         self, truth: TruthValueReasoner, other: Reasoner, temperature: float, weight_K: list[float]
@@ -87,14 +90,20 @@ class WithTruthValues(GradientModel):
         )
         self.register_buffer("weight_K", torch.zeros(len(KINDS)))
 
-    def trained(self) -> Reasoner:
-        """The model alone."""
-        return super().reasoner()
-
     def reasoner(self) -> HybridReasoner:
         temperature = getattr(self.settings, "temperature", 1.0)
         weights = self.weight_K.tolist()
-        return HybridReasoner(self.truth.reasoner(), self.trained(), temperature, weights)
+        return HybridReasoner(self.truth.reasoner(), super().reasoner(), temperature, weights)
+
+    def parts(self) -> Mapping[str, Reasoner]:
+        trained = super().reasoner()
+        alone: Any = type(self).__mro__[2]  # the class beside WithTruthValues
+        trained.name = alone.title  # type: ignore[misc]
+        return {REASONERS.name_of(alone): trained, "truth-values": self.truth.reasoner()}
+
+    @property
+    def untrained_predictor(self) -> EmbeddingPredictor | None:
+        return self.truth.predictor
 
     def tune(self, queries: Sequence[QueryGroup]) -> None:
         self.truth.tune(queries)

@@ -95,6 +95,15 @@ class ReasonerModel(nn.Module, ABC):
     def reasoner(self) -> Reasoner:
         """The model, ready for queries. Its weights must not change while this is in use."""
 
+    def parts(self) -> Mapping[str, Reasoner]:
+        """Reasoners that it consists of, by name, each of which can be asked on its own."""
+        return {}
+
+    @property
+    def untrained_predictor(self) -> EmbeddingPredictor | None:
+        """Its predictor as it was before the model was trained, if it kept that; else as it is."""
+        return self.predictor
+
     def tune(self, queries: Sequence[QueryGroup]) -> None:
         """Chooses what is chosen on validation queries, before each validation; often nothing."""
 

@@ -121,18 +121,23 @@ def open_reasoner(
     return StoredReasoner(model.to(device).requires_grad_(False).eval(), names, about)
 
 
-def save_calibration(folder: Path, calibration: AnswerCalibration) -> None:
+def save_calibrations(folder: Path, calibrations: Mapping[str, AnswerCalibration]) -> None:
     with new_file(folder / _CALIBRATION) as scratch:
-        save_json(scratch, calibration.as_plain())
+        save_json(scratch, {name: one.as_plain() for name, one in calibrations.items()})
 
 
-def calibration_in(folder: Path) -> AnswerCalibration | None:
-    """How scores become probabilities; None for a folder that has no calibration."""
+def has_calibrations(folder: Path) -> bool:
+    return (folder / _CALIBRATION).exists()
+
+
+def calibrations_in(folder: Path) -> dict[str, AnswerCalibration]:
+    """How scores become probabilities, for each reasoner of the model, by name."""
+    if not has_calibrations(folder):
+        return {}
     path = folder / _CALIBRATION
-    if not path.exists():
-        return None
     try:
-        return AnswerCalibration.from_plain(open_json(path))
+        stored = open_json(path)
+        return {name: AnswerCalibration.from_plain(stored[name]) for name in stored}
     except (KeyError, TypeError, ValueError) as error:
         raise DataError(f"'{path}' is damaged ({error}). {WAY_OUT}") from None
 

@@ -20,7 +20,7 @@ from clmpt.evaluation.measuring import evaluate
 from clmpt.graph.knowledge_graph import KnowledgeGraph
 from clmpt.graph.splits import FULL, OBSERVED, has_facts, train_split
 from clmpt.graph.stored_names import StoredNames
-from clmpt.predictors.calibration import calibrate, hidden_share
+from clmpt.predictors.calibration import calibrate, hidden_share, is_calibrated
 from clmpt.predictors.predictor import EmbeddingPredictor, fresh_predictor
 from clmpt.predictors.predictor_folder import replace_predictor
 from clmpt.queries.links import links_of
@@ -28,10 +28,10 @@ from clmpt.queries.store import QueryGroup, QuerySet
 from clmpt.reasoners.answer_calibration import calibrate_answers
 from clmpt.reasoners.model import Basis, GradientModel, ReasonerModel, build_model
 from clmpt.reasoners.reasoner_folder import (
-    calibration_in,
+    has_calibrations,
     open_reasoner,
     replace_reasoner,
-    save_calibration,
+    save_calibrations,
 )
 from clmpt.registry import PREDICTORS
 from clmpt.sampling.sampler import MOST_HARD, Protocol, sample
@@ -114,6 +114,8 @@ def train(
     for group in (*queries.groups, *(valid.groups if valid is not None else ())):
         group.check(len(graph.entities), 2 * len(graph.relations))
     identity = _identity(graph, predictor, queries, valid, reasoning, settings)
+    if predictor is not None and not is_calibrated(predictor):
+        calibrate(predictor, graph, settings.seed)
     basis = Basis(graph.view(train_split(graph)), predictor.to(device) if predictor else None)
     model = build_model(basis, reasoning, settings.seed).to(device)
     learner = _learner(model, queries, settings)
@@ -141,10 +143,12 @@ def train(
     yield from follow(
         run, learner, _course(learner, settings, measured, keep, device, save_seconds)
     )
-    if asked and calibration_in(out) is None:
-        best = open_reasoner(out, graph, device, [reasoning.reasoner]).model.reasoner()
-        if found := calibrate_answers(best, asked, hidden_share(graph)):
-            save_calibration(out, found)
+    if asked and not has_calibrations(out):
+        best = open_reasoner(out, graph, device, [reasoning.reasoner]).model
+        share, found = hidden_share(graph), {}
+        for name, part in {reasoning.reasoner: best.reasoner(), **best.parts()}.items():
+            found[name] = calibrate_answers(part, asked, share)
+        save_calibrations(out, found)
 
 
 def _course(

@@ -10,7 +10,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from clmpt.answering.answerer import Answerer, Answers, Status
+from clmpt.answering.answerer import Answerer
+from clmpt.answering.answers import Answer, Answers, EvidenceAtom, Status, evidence_as_plain
 from clmpt.cli.output import (
     TerminalTable,
     clean,
@@ -23,8 +24,8 @@ from clmpt.cli.output import (
 )
 from clmpt.cli.questions import parse_query, read_query
 from clmpt.errors import ClmptError, SettingError
-from clmpt.logic.drawing import draw_text
-from clmpt.logic.formula import placeholders
+from clmpt.logic.drawing import DrawnFact, draw_derivations, draw_text
+from clmpt.logic.formula import Atom, Name, Query, Variable, placeholders
 from clmpt.storage.files import new_file, refuse_existing
 
 _BAR = 20  # characters
@@ -32,8 +33,14 @@ WORDS: dict[Status, str] = {
     "known": "known",
     "hidden": "predicted, true (hidden)",
     "predicted": "predicted",
+    "refuted": "refuted by a known fact",
 }
-_STYLES: dict[Status, str] = {"known": "green", "hidden": "bold cyan", "predicted": "yellow"}
+_STYLES: dict[Status, str] = {
+    "known": "green",
+    "hidden": "bold cyan",
+    "predicted": "yellow",
+    "refuted": "red",
+}
 _HELP = """\
 A question in logic or SPARQL, such as:  ?x : relation(Name, ?x) & !other(?x, "Another name")
 Tab completes names. Also:
@@ -48,68 +55,144 @@ def ask(options: argparse.Namespace) -> int | None:
         if not options.query:
             raise SettingError("--svg draws the answers to one question. Give it on the same line.")
     query = read_query(options) if options.query else None
-    answerer = Answerer.open(options.folder, options.graph, options.device, options.trust)
+    answerer = Answerer.open(
+        options.folder, options.graph, options.device, options.trust, options.reasoner
+    )
     if query is None:
         return _answer_many(answerer, options)
-    found = answerer.ask(query, options.limit)
+    found = _answer(answerer, query, options)
     if options.svg:
+        picture = evidence_picture(found) if options.explain else _table_picture(found)
         with new_file(Path(options.svg)) as scratch:
-            scratch.write_text(draw_table(answer_table(found, bars=True)), encoding="utf-8")
+            scratch.write_text(picture, encoding="utf-8")
     _show(found, options)
     return None
 
 
+def _answer(answerer: Answerer, query: Query, options: argparse.Namespace) -> Answers:
+    return answerer.ask(query, options.limit, options.only, options.at_least, options.refuted)
+
+
+def _table_picture(found: Answers) -> str:
+    return draw_table(answer_table(found, bars=True))
+
+
+def evidence_picture(found: Answers) -> str:
+    """The best derivation of each answer: known facts solid, all else dashed."""
+    drawn = []
+    for one in found:
+        if one.evidence is not None:
+            facts = [_drawn(atom) for atom in one.evidence.atoms]
+            chance = "" if one.probability is None else f", {one.probability:.0%}"
+            drawn.append((f"{one.label}: {WORDS[one.status]}{chance}", _term(one.label), facts))
+    if not drawn:
+        raise SettingError("No answer has a derivation to draw.")
+    return draw_derivations(str(found.query), drawn)
+
+
+def _drawn(atom: EvidenceAtom) -> DrawnFact:
+    fact = Atom(Name(atom.relation), _term(atom.head), _term(atom.tail))
+    sure = "" if atom.probability is None or atom.status == "known" else f" {atom.probability:.0%}"
+    return DrawnFact(fact, atom.negated, atom.status != "known", sure)
+
+
+def _term(text: str) -> Name | Variable:
+    return Variable(text[1:]) if text.startswith("?") else Name(text)
+
+
 def _show(found: Answers, options: argparse.Namespace) -> None:
     if options.json:
-        show_json(as_plain(found))
+        show_json(as_plain(found, options.explain or 1))
     elif options.csv:
-        plain = as_plain(found)["answers"]
-        headers = ["label", "name", "id", "score", "status"]
+        plain = as_plain(found, 0)["answers"]
+        headers = ["label", "name", "id", "probability", "score", "status"]
         show_csv(headers, [[row[header] for header in headers] for row in plain])
     else:
-        show_answers(found)
+        show_answers(found, ways=options.explain or 0)
 
 
-def show_answers(found: Answers, titled: bool = True) -> None:
+def show_answers(found: Answers, titled: bool = True, ways: int = 0) -> None:
+    """The answers as a table; with `ways`, up to so many derivations of each below it."""
     table = answer_table(found, bars=sys.stdout.isatty())
     show_table(table if titled else replace(table, title=""))
+    for one in found if ways else ():
+        _show_evidence(one, ways)
     if sys.stdout.isatty():
-        shown = sum(one.known for one in found)
-        noun = "answer is" if found.known == 1 else "answers are"
-        say(f"{found.known:,} {noun} in the graph, {shown:,} of them shown")
+        _sum_up(found)
     for note in found.notes:
         tell(f"Note: {note}")
 
 
+def _sum_up(found: Answers) -> None:
+    shown = sum(one.known for one in found)
+    noun = "answer follows" if found.known == 1 else "answers follow"
+    line = f"{found.known:,} {noun} from the graph's facts, {shown:,} of them shown"
+    if found.expected_right is not None and len(found):
+        line += f"; expected right: {found.expected_right:.1f} of {len(found):,}"
+    say(line)
+    if found.refuted:
+        say(f"{found.refuted:,} left out, because a known fact refutes them (--refuted shows them)")
+
+
+def _show_evidence(one: Answer, ways: int) -> None:
+    derivations = one.derivations(ways)
+    say(f"\n{clean(one.label)}")
+    if not derivations:
+        say("  no derivation found")
+    for number, evidence in enumerate(derivations, 1):
+        start = f"  {number}. " if len(derivations) > 1 else "  "
+        atoms = [clean(str(atom)) for atom in evidence.atoms]
+        say(start + f"\n{' ' * len(start)}".join(atoms))
+
+
 def answer_table(found: Answers, bars: bool) -> TerminalTable:
-    scores = [one.score for one in found]
-    best, worst = max(scores, default=0.0), min(scores, default=0.0)
+    calibrated = all(one.probability is not None for one in found)
+    scores = [_shown_score(one, calibrated) for one in found]
+    best, worst = (1.0, 0.0) if calibrated else (max(scores, default=0), min(scores, default=0))
     rows: list[list[object]] = []
-    for one in found:
-        share = (one.score - worst) / (best - worst) if best > worst else 1.0
+    for one, score in zip(found, scores, strict=True):
+        share = (score - worst) / (best - worst) if best > worst else 1.0
         bar = ["█" * max(1, round(_BAR * share))] if bars else []
-        rows.append([clean(one.label), f"{one.score:.4f}", *bar, WORDS[one.status]])
-    headers = ["answer", "score", *([""] if bars else []), "in the graph"]
+        number = f"{score:.1%}" if calibrated else f"{score:.4f}"
+        rows.append([clean(one.label), number, *bar, WORDS[one.status]])
+    number = "probability" if calibrated else "score"
+    headers = ["answer", number, *([""] if bars else []), "in the graph"]
     return TerminalTable(str(found.query), headers, rows, [_STYLES[one.status] for one in found])
 
 
-def as_plain(found: Answers) -> dict[str, Any]:
+def _shown_score(one: Answer, calibrated: bool) -> float:
+    return float(one.probability or 0.0) if calibrated else one.score
+
+
+def as_plain(found: Answers, ways: int = 1) -> dict[str, Any]:
+    """The answers for JSON, with `ways` derivations each."""
+    expected = found.expected_right
     return {
         "query": str(found.query),
         "known": found.known,
-        "answers": [
-            {
-                "id": one.entity,
-                "name": one.name,
-                "label": one.label,
-                "score": round(one.score, 6),
-                "known": one.known,
-                "status": one.status,
-            }
-            for one in found
-        ],
+        "refuted": found.refuted,
+        "expected_right": None if expected is None else round(expected, 3),
+        "answers": [_answer_as_plain(one, ways) for one in found],
         "notes": list(found.notes),
     }
+
+
+def _answer_as_plain(one: Answer, ways: int) -> dict[str, Any]:
+    plain: dict[str, Any] = {
+        "id": one.entity,
+        "name": one.name,
+        "label": one.label,
+        "score": round(one.score, 6),
+        "known": one.known,
+        "status": one.status,
+        "probability": None if one.probability is None else round(one.probability, 6),
+    }
+    if ways:
+        derivations = one.derivations(ways)
+        plain["evidence"] = evidence_as_plain(next(iter(derivations), None))
+        if ways > 1:
+            plain["alternatives"] = [evidence_as_plain(other) for other in derivations[1:]]
+    return plain
 
 
 # --- a session ------------------------------------------------------------------------------------
@@ -160,7 +243,7 @@ class _Session:
             self.limit(rest.strip())
         else:
             query = parse_query(line, self.options)
-            found = self.answerer.ask(query, self.options.limit)
+            found = _answer(self.answerer, query, self.options)
             if not self.typed and not self.options.json and not self.options.csv:
                 say(clean(str(query)))  # which question this answers
             _show(found, self.options)

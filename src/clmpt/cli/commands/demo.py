@@ -7,7 +7,7 @@ import shlex
 import time
 from pathlib import Path
 
-from clmpt.answering.answerer import Answers
+from clmpt.answering.answers import Answers
 from clmpt.cli.commands.ask import as_plain, show_answers
 from clmpt.cli.commands.fit import fit_and_show, show_figures
 from clmpt.cli.output import command_name, duration, say, show_json, tell

@@ -12,6 +12,7 @@ from clmpt.cli.options.option_types import (
     add_sources,
     add_trust,
     count,
+    share,
 )
 from clmpt.experiments.recipes import Fitting
 
@@ -53,6 +54,26 @@ def first_options(command: AddCommand, reasoner: str | None) -> None:  # noqa: A
     add_query(ask, "?", "; without one: a prompt, or one per line if piped")
     add_csv(ask)
     ask.add_argument("--svg", metavar="FILE", help="also write a picture of the answers")
+    ask.add_argument(
+        *("--explain",),
+        type=count,
+        nargs="?",
+        const=1,
+        metavar="N",
+        help="show why: up to N derivations of each answer (default: 1); with --svg, draw them",
+    )
+    ask.add_argument(
+        "--at-least", type=share, default=0.0, metavar="P", help="only answers this likely: 0.5"
+    )
+    ask.add_argument("--only", choices=["known", "predicted"], help="leave the others out")
+    ask.add_argument(
+        "--refuted", action="store_true", help="list what a known fact refutes, after all others"
+    )
+    ask.add_argument(
+        "--reasoner",
+        metavar="NAME",
+        help="one that the model has: hybrid, clmpt, truth-values, beam-search (default: the best)",
+    )
     ask.add_argument("--limit", type=count, metavar="N", help="how many answers (default: 10)")
     ask.add_argument("--graph", metavar="FOLDER", help="if the graph has moved since training")
     add_trust(ask)

@@ -125,3 +125,10 @@ def whole_number(text: str) -> int:
     if not re.fullmatch(r"[0-9]{1,18}", text):
         raise argparse.ArgumentTypeError(f"must be a whole number of at least 0, not '{text}'")
     return int(text)
+
+
+def share(text: str) -> float:
+    found = number(text)
+    if found > 1:
+        raise argparse.ArgumentTypeError(f"must be a number from 0 to 1, not '{text}'")
+    return found

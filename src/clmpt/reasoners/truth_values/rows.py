@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from clmpt.compute.chunks import rows_at_once
-from clmpt.graph.edges import AnyInts, EdgeIndex, Ints, positions
+from clmpt.graph.edges import AnyInts, Bools, EdgeIndex, Ints, positions
 from clmpt.predictors.calibration import Sharpening
 from clmpt.predictors.predictor import EmbeddingPredictor
 
@@ -116,6 +116,7 @@ class PredictedRows:
         self.predictor, self.index, self.sharpening = predictor, index, sharpening
         self.thresholds, self.memory = (threshold, fine_threshold), memory
         self.table_ED = predictor.entities_ED.detach().to(precision)
+        self.reflexive_R = _reflexive(index)
         self.computed = 0  # how many rows were computed rather than remembered
         self._kept: OrderedDict[int, tuple[AnyInts, Values]] = OrderedDict()
         self._bytes = 0
@@ -178,6 +179,10 @@ class PredictedRows:
         normaliser_B = scores_BE.logsumexp(1)
         terms = self.sharpening.terms(self.predictor, asked_B, known_B)
         cut_B = normaliser_B + self.sharpening.least(threshold, *terms)
+        if self.sharpening.kind == "calibrated":
+            alone_B = torch.from_numpy(~self.reflexive_R[directed_B % self.index.relations])
+            row_B = alone_B.nonzero().squeeze(1)
+            scores_BE[row_B, torch.from_numpy(entity_B)[row_B]] = -torch.inf
         row_X, entity_X = _above(scores_BE, cut_B)
         log_X = scores_BE[row_X, entity_X] - normaliser_B[row_X]
         value_X = self.sharpening.values(log_X, terms[0][row_X], terms[1][row_X])
@@ -195,6 +200,15 @@ class PredictedRows:
         source_BD = self.predictor.entities_ED[entity_B]
         projected_BD = self.predictor.project(source_BD, self.predictor.directed(directed_B))
         return self.predictor.match_all(projected_BD.to(self.table_ED.dtype), self.table_ED).float()
+
+
+def _reflexive(index: EdgeIndex) -> Bools:
+    """Which relations lead from some entity to itself. All others never do: a predictor of
+    symmetric relations would have it that everybody is married to himself."""
+    triples = index.forward_triples()
+    found_R = np.zeros(index.relations, np.bool_)
+    found_R[triples[triples[:, 0] == triples[:, 2], 1]] = True
+    return found_R
 
 
 def _above(scores_BE: Tensor, cut_B: Tensor) -> tuple[Tensor, Tensor]:

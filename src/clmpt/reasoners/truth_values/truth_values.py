@@ -17,7 +17,6 @@ import torch
 from torch import Tensor
 
 from clmpt.compute.chunks import rows_at_once
-from clmpt.errors import SettingError
 from clmpt.evaluation.measuring import evaluate
 from clmpt.graph.knowledge_graph import KnowledgeGraph
 from clmpt.logic.formula import Query
@@ -37,6 +36,7 @@ from clmpt.symbolic.solver import CompiledPattern, compiled, template_batches
 # Shapes: Q queries, E entities, B queries of a chunk
 
 SCALES = (0.5, 0.7, 1.0, 1.5, 2.0, 3.0, 4.5, 6.0)  # of negation, tried on validation queries
+_SCALE = 1.5  # before tuning
 _ENTRIES = 30_000_000  # rows of a table: some 1.5 GB
 _LEAST = 1e-9  # a truth value that counts as none
 _SCANNED = 4_000  # entities from which a question without constants starts
@@ -47,7 +47,8 @@ class TruthValueSettings(Settings):
     """How truth values are computed."""
 
     sharpening: Literal["calibrated", "count"] = setting(
-        "calibrated", "from softmax to truth value: as calibrated, or times known answers (QTO)"
+        "calibrated",
+        "truth value of a link: its probability, or softmax × known answers (QTO)",
     )
     threshold: float = setting(
         1e-5, "truth values below this count as 0 if read from a variable", above=0, below=1
@@ -67,6 +68,7 @@ class TruthValueSettings(Settings):
 class TruthValues(ReasonerModel):
     title, Settings = "truth values", TruthValueSettings
     scale: Tensor
+    tuned: Tensor
 
     def __init__(
         self,
@@ -76,20 +78,17 @@ class TruthValues(ReasonerModel):
     ) -> None:
         super().__init__(basis, settings, generator)
         self.graph = basis.graph
-        self.register_buffer("scale", torch.tensor(settings.negation or SCALES[0]))
+        self.register_buffer("scale", torch.tensor(settings.negation or _SCALE))
+        self.register_buffer("tuned", torch.tensor(False))
 
     def reasoner(self) -> TruthValueReasoner:
         assert self.predictor is not None
         settings: TruthValueSettings = self.settings
-        if settings.sharpening == "calibrated" and not is_calibrated(self.predictor):
-            raise SettingError(
-                "The predictor is not calibrated. Train it on a graph with facts in the split "
-                "'valid', or set sharpening = \"count\"."
-            )
+        calibrated = settings.sharpening == "calibrated" and is_calibrated(self.predictor)
         rows = PredictedRows(
             self.predictor,
             self.graph.index,
-            Sharpening(settings.sharpening),
+            Sharpening("calibrated" if calibrated else "count"),
             settings.threshold,
             settings.fine_threshold,
             settings.row_memory * 2**20,
@@ -99,9 +98,10 @@ class TruthValues(ReasonerModel):
         return TruthValueReasoner(rows, self.graph, float(self.scale), settings.union, effort)
 
     def tune(self, queries: Sequence[QueryGroup]) -> None:
-        """Chooses the scale of negation by the mean MRR over queries with negation."""
-        if self.settings.negation:
+        """Chooses the scale of negation by the mean MRR over queries with negation, once."""
+        if self.settings.negation or bool(self.tuned):
             return
+        self.tuned.fill_(True)
         negated = [group for group in queries if has_negation(group.template)]
         if not negated:
             return
@@ -133,6 +133,7 @@ class TruthValueReasoner:
     """Scores are truth values, comparable across queries."""
 
     name = "truth values"
+    from_facts = True
 
     def __init__(
         self,

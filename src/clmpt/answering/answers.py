@@ -1,0 +1,141 @@
+"""Answers as plain values: what a user gets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from math import prod
+from typing import Any, Literal
+
+from clmpt.logic.formula import Query
+
+# known: follows from the facts that the model was trained on.
+# hidden: follows from the graph's facts, but only with facts held out from training.
+# predicted: does not follow from the graph's facts.
+# refuted: cannot be, because a known fact contradicts it; listed on request only.
+Status = Literal["known", "hidden", "predicted", "refuted"]
+# Of an atom. absent: a negated one that the graph lacks.
+AtomStatus = Literal["known", "hidden", "predicted", "absent"]
+
+
+@dataclass(frozen=True)
+class EvidenceAtom:
+    """A fact, or one that must not be, that an answer rests on.
+
+    `probability` is its truth value; of the atoms of a negated group ('none such that …') only the
+    last one has it, for all of them together.
+    """
+
+    head: str
+    relation: str
+    tail: str
+    negated: bool
+    status: AtomStatus
+    probability: float | None
+
+    def __str__(self) -> str:
+        text = f"{self.head} {self.relation} {self.tail}"
+        if self.negated:
+            sure = "" if self.probability is None else f", {self.probability:.0%} sure"
+            return f"not: {text} (no such fact{sure})"
+        sure = f", {self.probability:.0%}" if self.status == "predicted" else ""
+        return f"{text} ({self.status}{sure})"
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """A derivation: the question with every variable filled, atom by atom.
+
+    `value` is the product of the atoms' probabilities: the answer's truth value.
+    """
+
+    atoms: tuple[EvidenceAtom, ...]
+    value: float
+
+    def __str__(self) -> str:
+        return "; ".join(map(str, self.atoms))
+
+    @property
+    def product(self) -> float:
+        return prod(atom.probability for atom in self.atoms if atom.probability is not None)
+
+
+@dataclass(frozen=True)
+class Answer:
+    """An entity, how likely it is an answer, and its status according to the graph's facts.
+
+    `probability` is 1 for a known answer, and None if the model is not calibrated. Scores rank the
+    answers of one query and mean nothing beyond it.
+    """
+
+    entity: int
+    name: str
+    label: str
+    score: float
+    status: Status
+    probability: float | None
+    explain: Callable[[int, int], tuple[Evidence, ...]] = field(repr=False, compare=False)
+
+    @property
+    def known(self) -> bool:
+        """Whether it follows from the graph's facts, including held-out ones."""
+        return self.status in ("known", "hidden")
+
+    @cached_property
+    def evidence(self) -> Evidence | None:
+        """The best derivation that truth values find for it; None if there is none."""
+        return next(iter(self.derivations(1)), None)
+
+    def derivations(self, most: int = 3) -> tuple[Evidence, ...]:
+        """Up to `most` derivations, the best first."""
+        return self.explain(self.entity, most)
+
+
+@dataclass(frozen=True)
+class Answers:
+    """Certain answers first, then the likeliest. `notes` say where scores only approximate the
+    query."""
+
+    query: Query
+    answers: tuple[Answer, ...]
+    known: int  # number of answers that follow from the graph's facts, shown or not
+    notes: tuple[str, ...]
+    refuted: int = 0  # number of entities that known facts rule out
+
+    def __iter__(self) -> Iterator[Answer]:
+        return iter(self.answers)
+
+    def __len__(self) -> int:
+        return len(self.answers)
+
+    def __str__(self) -> str:
+        lines = [f"{_share(one):>5}  {one.status:<9}  {one.label}" for one in self.answers]
+        return "\n".join([str(self.query), *lines])
+
+    @property
+    def expected_right(self) -> float | None:
+        """How many of the listed answers are right, on average; None without probabilities."""
+        known = [one.probability for one in self.answers]
+        shares = [probability for probability in known if probability is not None]
+        return sum(shares) if len(shares) == len(known) else None
+
+
+def _share(answer: Answer) -> str:
+    return f"{answer.score:.4f}" if answer.probability is None else f"{answer.probability:.0%}"
+
+
+def evidence_as_plain(evidence: Evidence | None) -> list[dict[str, Any]]:
+    if evidence is None:
+        return []
+    return [
+        {
+            "head": atom.head,
+            "relation": atom.relation,
+            "tail": atom.tail,
+            "negated": atom.negated,
+            "status": atom.status,
+            "probability": None if atom.probability is None else round(atom.probability, 6),
+        }
+        for atom in evidence.atoms
+    ]
