@@ -91,10 +91,9 @@ class Answerer:
         if bool(scores_E.isnan().any()):
             raise DataError("The model's scores are not finite. Its training failed.")
         choice = Choice(most, only, at_least, refuted)
-        chance_E, possible_E = (
-            self.asked.probabilities(bound, scores_E),
-            self.asked.possible(scores_E),
-        )
+        chances = self.asked.chances(bound, scores_E[None])
+        chance_E = None if chances is None else chances[0]
+        possible_E = self.asked.possible(scores_E)
         judged = judge(
             *(bound, self.graph, self.trained_on, scores_E, chance_E, possible_E, choice)
         )

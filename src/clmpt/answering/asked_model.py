@@ -65,12 +65,12 @@ class AskedModel:
             "Ask truth values, which start from all facts: --reasoner truth-values",
         )
 
-    def probabilities(self, query: Query, scores_E: Tensor) -> Tensor | None:
-        """The probability of every entity; without calibration, truth values as they are."""
+    def chances(self, query: Query, scores_QE: Tensor) -> Tensor | None:
+        """The probability of every entity, for queries of one template; without calibration,
+        truth values as they are."""
         if self.calibration is not None:
-            found = self.calibration.probabilities(self.reasoner, scores_E[None], kind_of(query))
-            return found[0]
-        return scores_E if isinstance(self.reasoner, TruthValueReasoner) else None
+            return self.calibration.probabilities(self.reasoner, scores_QE, kind_of(query))
+        return scores_QE.clone() if isinstance(self.reasoner, TruthValueReasoner) else None
 
     def possible(self, scores_E: Tensor) -> Tensor | None:
         """Which entities have any truth at all; None if the reasoner cannot tell."""

@@ -2,40 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from pathlib import Path
 
-import torch
-
 from clmpt.errors import DataError
-from clmpt.graph.knowledge_graph import KnowledgeGraph
 from clmpt.graph.opening import GRAPH
-from clmpt.predictors.predictor_folder import is_predictor, open_predictor
-from clmpt.reasoners.beam_search import BeamSearch
-from clmpt.reasoners.reasoner import Reasoner
-from clmpt.reasoners.reasoner_folder import is_reasoner, open_reasoner
+from clmpt.predictors.predictor_folder import is_predictor
+from clmpt.reasoners.reasoner_folder import is_reasoner
 from clmpt.storage.files import open_json
 from clmpt.storage.run_folder import is_begun, is_finished, source_of
 
 REASONER = "reasoner"  # in a fitted model's folder, next to its graph
 CHOICE = "choice.json"  # which of its reasoners answers
-
-
-def reasoner_in(
-    folder: str | Path,
-    graph: KnowledgeGraph,
-    device: torch.device,
-    trust: Collection[str] = (),
-) -> Reasoner:
-    """The reasoner of a checkpoint folder; rejects a graph with different names.
-
-    A predictor alone answers by beam search.
-    """
-    if is_reasoner(folder):
-        return open_reasoner(folder, graph, device, trust).model.reasoner()
-    found = open_predictor(folder, device, trust)
-    found.names.check_graph(graph)
-    return BeamSearch(found.predictor, len(graph.relations))
 
 
 def weights_in(folder: str | Path) -> Path:

@@ -17,6 +17,7 @@ from clmpt.registry import REASONERS
 from clmpt.settings import Pretraining, Reasoning, Training, read_table
 
 _TABLES = ("fitting", "pretraining", "reasoning", "training")
+_REASONER = "hybrid"  # contains CLMPT and truth values; all are measured, and the best answers
 _MOST_WORK = 4 * 10**15  # maximum operations of pre-training by default: about a day on two cores
 
 
@@ -95,10 +96,10 @@ def fit_settings(
     if "epochs" not in asked:
         an_epoch = 12 * graph.index.triples * size * predictor_width(before)
         before = replace(before, epochs=max(1, min(before.epochs, _MOST_WORK // max(an_epoch, 1))))
-    reasoner = chosen_reasoner(given)
+    reasoner = chosen_reasoner({"reasoning": {"reasoner": _REASONER, **given.get("reasoning", {})}})
     kind = REASONERS.find(reasoner)
     own = {**kind.suggested(size), **own_table(given.get("reasoning", {}), reasoner)}
-    model = read_reasoning({**given.get("reasoning", {}), reasoner: own})
+    model = read_reasoning({**given.get("reasoning", {}), "reasoner": reasoner, reasoner: own})
     check_reasoning(model, before)
     after = read_table(Training, {**seeded, **by_size["training"], **given.get("training", {})})
     return FitSettings(chosen, before, model, after)

@@ -13,8 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from clmpt.answering.answerer import Answerer
-from clmpt.answering.model_folder import REASONER
+from clmpt.answering.asked_model import BEAM_SEARCH
+from clmpt.answering.model_folder import CHOICE, REASONER, choice_in
 from clmpt.experiments.costs import (
+    Work,
     idle_peak,
     predictor_width,
     pretraining_work,
@@ -24,6 +26,8 @@ from clmpt.experiments.costs import (
 from clmpt.experiments.fit_settings import FitSettings, fit_settings
 from clmpt.experiments.recipes import Fitting
 from clmpt.experiments.stage_builders import (
+    TRAINED,
+    Asked,
     Measured,
     Stage,
     perform,
@@ -42,6 +46,7 @@ from clmpt.queries.store import QuerySet
 from clmpt.registry import REASONERS
 from clmpt.sampling.making import make_queries, partial_folder
 from clmpt.sampling.sampler import MOST_HARD, Protocol
+from clmpt.storage.files import new_file, save_json
 from clmpt.storage.run_folder import RunFolder
 
 PREDICTOR = "predictor"
@@ -87,6 +92,8 @@ class Fitted:
     settings: FitSettings
     report: dict[str, Any] | None
     baseline: dict[str, Any] | None  # the same for beam search over the predictor alone
+    parts: Mapping[str, dict[str, Any]]  # the same for each part of the model, by name
+    chosen: str | None  # the reasoner that did best, which answers questions by default
 
     def answerer(self, device: str = "auto") -> Answerer:
         return Answerer.open(self.folder, device=device, trust=trusted_by(self.settings))
@@ -121,8 +128,10 @@ def fit_in_stages(
         perform(fit_stages(KnowledgeGraph.open(out / GRAPH), settings, out), progress)
         if not run.is_finished:
             run.finish({})
-    reports = (out / REPORT, out / BASELINE_REPORT)
-    return Fitted(out, settings, *(read_report(p) if is_report(p) else None for p in reports))
+    paths = {name: one.report for name, one in reports_of(settings, out).items()}
+    found = {name: read_report(path) for name, path in paths.items() if is_report(path)}
+    own, baseline = (found.pop(name, None) for name in (settings.reasoning.reasoner, BEAM_SEARCH))
+    return Fitted(out, settings, own, baseline, found, choice_in(out))
 
 
 def begin_fit(
@@ -199,9 +208,57 @@ def fit_stages(graph: KnowledgeGraph, settings: FitSettings, out: Path) -> list[
         trusted_by(settings),
         {"split": held_out},
     )
-    baseline = (predictor, out / BASELINE_REPORT) if predictor else None
-    reports = report_stages(measured, width, (out / REASONER, out / REPORT), baseline)
-    return found + [_unless_empty(stage, out / TEST_QUERIES) for stage in reports]
+    asked = reports_of(settings, out)
+    reports = report_stages(measured, width, list(asked.values()))
+    found += [_unless_empty(stage, out / TEST_QUERIES) for stage in reports]
+    return [*found, _choice_stage(asked, out)]
+
+
+def reports_of(settings: FitSettings, out: Path) -> dict[str, Asked]:
+    """The report on each reasoner that a fitted model offers, by its name; the trained one
+    first."""
+    name = settings.reasoning.reasoner
+    kind = REASONERS.find(name)
+    weights = out / REASONER
+    found = {name: Asked("report", "measuring", weights, TRAINED, out / REPORT)}
+    for part in kind.part_names:
+        found[part] = Asked(part, f"measuring {part}", weights, part, out / f"{REPORT}-{part}")
+    if kind.needs_predictor:
+        beam = Asked("baseline", "beam search", out / PREDICTOR, BEAM_SEARCH, out / BASELINE_REPORT)
+        found[BEAM_SEARCH] = beam
+    return found
+
+
+def _choice_stage(asked: Mapping[str, Asked], out: Path) -> Stage:
+    """Keeps the name of the reasoner that did best on held-out facts, for questions."""
+
+    def run(progress: ReportProgress) -> None:  # noqa: ARG001
+        reports = {
+            name: read_report(one.report) for name, one in asked.items() if is_report(one.report)
+        }
+        chosen = best_reasoner(reports) if reports else next(iter(asked))
+        with new_file(out / CHOICE) as scratch:
+            save_json(scratch, {"reasoner": chosen})
+
+    return Stage("choice", "choosing", out / CHOICE, Work(), run)
+
+
+def best_reasoner(reports: Mapping[str, Mapping[str, Any]]) -> str:
+    """The best reasoner by mean MRR of those that are not worse than beam search, which is the
+    predictor alone, on any average that the reports have.
+
+    >>> best_reasoner({"hybrid": {"mean": 0.5, "Avg_p": 0.5}, "beam-search": {"mean": 0.4,
+    ...                "Avg_p": 0.6}, "truth-values": {"mean": 0.45, "Avg_p": 0.7}})
+    'truth-values'
+    """
+    least = reports.get(BEAM_SEARCH, {})
+    averages = [name for name in ("mean", "Avg_p", "Avg_n") if name in least]
+    fair = [
+        name
+        for name, report in reports.items()
+        if all(report[average] >= least[average] for average in averages)
+    ]
+    return max(fair or reports, key=lambda name: reports[name]["mean"])
 
 
 def _unless_empty(stage: Stage, queries: Path) -> Stage:

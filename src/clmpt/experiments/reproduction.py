@@ -15,6 +15,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
+from clmpt.answering.asked_model import BEAM_SEARCH
 from clmpt.errors import DataError, SettingError
 from clmpt.experiments.benchmarks import BENCHMARKS, differences
 from clmpt.experiments.costs import (
@@ -27,6 +28,8 @@ from clmpt.experiments.query_stages import QueryPlan, official_files, query_stag
 from clmpt.experiments.recipes import Experiment, Queries
 from clmpt.experiments.records import VARIANTS, Variant, read_variant
 from clmpt.experiments.stage_builders import (
+    TRAINED,
+    Asked,
     Measured,
     Stage,
     perform,
@@ -226,10 +229,12 @@ def _reports(
     device = recipe.training.device
     measured = Measured(queries, count, graph, OBSERVED["test"], device, trust, {})
     reports = out / "reports"
-    own = (reasoner, reports / f"{reasoner.name}-{keys.test}")
-    beam = reports / f"beam-{_key([keys.predictor, keys.test])}"
-    width = predictor_width(recipe.pretraining)
-    return report_stages(measured, width, own, (predictor, beam) if predictor else None)
+    own = reports / f"{reasoner.name}-{keys.test}"
+    asked = [Asked("report", "measuring", reasoner, TRAINED, own)]
+    if predictor:
+        beam = reports / f"beam-{_key([keys.predictor, keys.test])}"
+        asked.append(Asked("baseline", "beam search", predictor, BEAM_SEARCH, beam))
+    return report_stages(measured, predictor_width(recipe.pretraining), asked)
 
 
 def _query_plans(

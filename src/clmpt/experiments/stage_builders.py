@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from clmpt.answering.asked_model import open_model
 from clmpt.compute.devices import find_device, forget_peak_memory, peak_memory
 from clmpt.errors import DataError
 from clmpt.evaluation.measuring import evaluate
@@ -22,9 +23,7 @@ from clmpt.pages.report_folder import save_report
 from clmpt.predictors.predictor_folder import open_predictor, predictor_is_whole
 from clmpt.progress import Progress, ReportProgress, part_of
 from clmpt.queries.store import QuerySet
-from clmpt.reasoners.beam_search import BeamSearch
-from clmpt.reasoners.reasoner import Reasoner
-from clmpt.reasoners.reasoner_folder import open_reasoner, reasoner_is_whole
+from clmpt.reasoners.reasoner_folder import reasoner_is_whole
 from clmpt.settings import Pretraining, Reasoning, Training
 from clmpt.storage.run_folder import is_finished
 from clmpt.training.loop import TrainingStep
@@ -118,6 +117,8 @@ def _follow(name: str, steps: Iterator[TrainingStep], progress: ReportProgress) 
             progress(Progress(name, now.step, now.steps, f"loss {now.loss:.3f}{best}"))
 
 
+TRAINED = ""  # the reasoner that a checkpoint was trained as
+
 # --- figures --------------------------------------------------------------------------------------
 
 
@@ -135,43 +136,28 @@ class Measured:
     about: dict[str, Any]
 
 
-def report_stages(
-    measured: Measured,
-    width: int,
-    reasoner: tuple[Path, Path],
-    baseline: tuple[Path, Path] | None,
-) -> list[Stage]:
-    """Reports on a reasoner and, if it uses a predictor, on beam search over that alone.
+@dataclass(frozen=True)
+class Asked:
+    """What a report is about: a checkpoint, and which of its reasoners; where it goes."""
 
-    Both are given as where the weights are and where the report goes.
-    """
-    size, device = (len(measured.graph.entities), width, measured.count), measured.device
+    role: str
+    name: str  # of the stage
+    weights: Path
+    reasoner: str
+    report: Path
 
-    def trained() -> Reasoner:
-        folder, graph = reasoner[0], measured.graph
-        return open_reasoner(folder, graph, find_device(device), measured.trust).model.reasoner()
 
-    def alone() -> Reasoner:
-        assert baseline
-        found = open_predictor(baseline[0], find_device(device), measured.trust).predictor
-        return BeamSearch(found, len(measured.graph.relations))
-
-    work = measuring_work(*size)
-    found = [_report_stage("report", "measuring", trained, measured, reasoner[1], work)]
-    if baseline:
-        work = measuring_work(*size, BEAM_ROWS)
-        found.append(_report_stage("baseline", "beam search", alone, measured, baseline[1], work))
+def report_stages(measured: Measured, width: int, asked: Sequence[Asked]) -> list[Stage]:
+    """A report on each reasoner that is asked for."""
+    size = (len(measured.graph.entities), width, measured.count)
+    found = []
+    for one in asked:
+        rows = BEAM_ROWS if one.reasoner != TRAINED else 1
+        found.append(_report_stage(one, measured, measuring_work(*size, rows)))
     return found
 
 
-def _report_stage(
-    role: str,
-    name: str,
-    opened: Callable[[], Reasoner],
-    measured: Measured,
-    path: Path,
-    work: Work,
-) -> Stage:
+def _report_stage(asked: Asked, measured: Measured, work: Work) -> Stage:
     """A report of a reasoner, with the time and memory of the evaluation."""
 
     def run(progress: ReportProgress) -> None:
@@ -179,15 +165,18 @@ def _report_stage(
         total, device = sum(map(len, groups)), find_device(measured.device)
         started = time.perf_counter()
         forget_peak_memory(device)
+        opened, _ = open_model(
+            *(asked.weights, measured.graph, device, measured.trust, asked.reasoner or None)
+        )
         report = evaluate(
-            opened(),
+            opened.reasoner,
             groups,
             graph=measured.graph,
             observed=measured.observed,
             about=measured.about,
-            progress=part_of(progress, name, 0, total),
+            progress=part_of(progress, asked.name, 0, total),
         )
         seconds = round(time.perf_counter() - started, 1)
-        save_report(report, path, {"seconds": seconds, "memory": peak_memory(device)})
+        save_report(report, asked.report, {"seconds": seconds, "memory": peak_memory(device)})
 
-    return Stage(role, name, path, work, run)
+    return Stage(asked.role, asked.name, asked.report, work, run)

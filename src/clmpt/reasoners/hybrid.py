@@ -73,7 +73,7 @@ class HybridReasoner:
 
 class WithTruthValues(GradientModel):
     """Makes a hybrid of a model that learns by gradient descent: `class Mine(WithTruthValues,
-    Model)`, with settings that extend both tables.
+    Model)`, with settings that extend both tables and `part_names` that name the model first.
 
     It is trained like the model alone. Truth values use the predictor as it was before that.
     """
@@ -97,9 +97,9 @@ class WithTruthValues(GradientModel):
 
     def parts(self) -> Mapping[str, Reasoner]:
         trained = super().reasoner()
-        alone: Any = type(self).__mro__[2]  # the class beside WithTruthValues
-        trained.name = alone.title  # type: ignore[misc]
-        return {REASONERS.name_of(alone): trained, "truth-values": self.truth.reasoner()}
+        trained.name = REASONERS.find(self.part_names[0]).title  # type: ignore[misc]
+        found = (trained, self.truth.reasoner())
+        return dict(zip(self.part_names, found, strict=True))
 
     @property
     def untrained_predictor(self) -> EmbeddingPredictor | None:
@@ -132,5 +132,5 @@ class HybridSettings(CLMPTSettings, TruthValueSettings):
 
 
 class Hybrid(WithTruthValues, CLMPT):  # type: ignore[misc]
-    title = "hybrid"
+    title, part_names = "hybrid", ("clmpt", "truth-values")
     Settings = HybridSettings  # type: ignore[assignment]

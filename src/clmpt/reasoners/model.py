@@ -78,6 +78,7 @@ class ReasonerModel(nn.Module, ABC):
     title: ClassVar[str]  # in tables
     Settings: ClassVar[type[Settings]]
     needs_predictor: ClassVar[bool] = True
+    part_names: ClassVar[tuple[str, ...]] = ()  # of `parts`, known without a model
     labelled: ClassVar[tuple[str, ...]] = ()  # settings that `label` speaks of
 
     def __init__(
@@ -96,7 +97,7 @@ class ReasonerModel(nn.Module, ABC):
         """The model, ready for queries. Its weights must not change while this is in use."""
 
     def parts(self) -> Mapping[str, Reasoner]:
-        """Reasoners that it consists of, by name, each of which can be asked on its own."""
+        """Reasoners that it consists of, by their `part_names`; each can be asked on its own."""
         return {}
 
     @property

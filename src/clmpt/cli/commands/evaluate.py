@@ -6,19 +6,23 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from clmpt.answering.model_folder import graph_of, reasoner_in, weights_in
+from clmpt.answering.asked_model import BEAM_SEARCH, open_model
+from clmpt.answering.model_folder import graph_of, weights_in
+from clmpt.answering.probabilities import LISTED, by_hops, said_and_true
 from clmpt.cli.following import memory_named
 from clmpt.cli.output import TerminalTable, show_json, show_table, tell
 from clmpt.cli.progress_bars import progress_bar
 from clmpt.compute.devices import find_device
 from clmpt.errors import DataError, SettingError
+from clmpt.evaluation.calibration import BINS, Reliability
 from clmpt.evaluation.link_ranks import evaluate_links
 from clmpt.evaluation.measuring import evaluate
 from clmpt.evaluation.ranks import Figures
 from clmpt.evaluation.report import Report
 from clmpt.graph.knowledge_graph import KnowledgeGraph
 from clmpt.graph.opening import open_graph
-from clmpt.graph.splits import FULL, OBSERVED
+from clmpt.graph.splits import FULL, OBSERVED, train_split
+from clmpt.pages.reliability_diagram import reliability_svg
 from clmpt.pages.report_folder import report_table, save_report
 from clmpt.predictors.predictor_folder import open_predictor
 from clmpt.progress import part_of
@@ -27,7 +31,7 @@ from clmpt.queries.store import QueryGroup, QuerySet
 from clmpt.reasoners.exact import ExactReasoner
 from clmpt.reasoners.reasoner import Reasoner
 from clmpt.reasoners.reasoner_folder import is_reasoner
-from clmpt.storage.files import refuse_existing
+from clmpt.storage.files import new_file, refuse_existing
 
 EXACT = "exact"  # in place of a checkpoint
 
@@ -35,8 +39,12 @@ EXACT = "exact"  # in place of a checkpoint
 def evaluate_model(options: argparse.Namespace) -> None:
     if not options.links and not options.queries:
         raise SettingError("Choose what to evaluate on: --links, --queries SOURCE or both.")
-    if options.report:
-        refuse_existing(Path(options.report))
+    for path in filter(None, (options.report, options.svg)):
+        refuse_existing(Path(path))
+    if options.calibration and not options.queries:
+        raise SettingError("--calibration is measured on queries: --queries SOURCE")
+    if options.svg and not options.calibration:
+        raise SettingError("--svg draws what --calibration measures. Add --calibration.")
     if options.checkpoint == EXACT and not options.graph:
         raise SettingError("Name the graph for the exact solver: --graph FOLDER")
     graph = open_graph(options.graph or graph_of(options.checkpoint))
@@ -47,6 +55,9 @@ def evaluate_model(options: argparse.Namespace) -> None:
     if options.links:
         links = _measure_links(options, graph)
         shown["links"] = [{"split": name, **found.as_plain()} for name, found in links]
+    if options.calibration:
+        _show_calibration(options, _measure_calibration(options, graph))
+        return
     if options.queries:
         report = _measure_queries(options, graph)
         shown["queries"] = report.as_plain()
@@ -67,6 +78,38 @@ def evaluate_model(options: argparse.Namespace) -> None:
         show_table(TerminalTable(title, table.headers, table.rows))
         for note in report.notes:
             tell(note)
+
+
+def _measure_calibration(options: argparse.Namespace, graph: KnowledgeGraph) -> list[Reliability]:
+    if options.is_exact:
+        raise SettingError("The exact solver has no probabilities to measure.")
+    groups = _chosen(open_queries(Path(options.queries), graph, options.split or "test"), options)
+    device = find_device(options.device)
+    asked, _ = open_model(options.checkpoint, graph, device, options.trust, options.reasoner)
+    with memory_named(), progress_bar() as show:
+        said = said_and_true(asked, groups, graph.view(train_split(graph)), show)
+    return by_hops(said)
+
+
+def _show_calibration(options: argparse.Namespace, found: list[Reliability]) -> None:
+    title = f"{options.name}: what is said to be likely, and what is true"
+    if options.svg:
+        with new_file(Path(options.svg)) as scratch:
+            scratch.write_text(reliability_svg(title, found), encoding="utf-8")
+    if options.json:
+        show_json({"calibration": [one.as_plain() for one in found]})
+        return
+    rows = [(one.name, f"{one.error:.3f}", one.count) for one in found]
+    show_table(TerminalTable(title, ["hops", "expected calibration error", "answers"], rows))
+    bins = [
+        (f"{b.least:.0%} to {b.least + 1 / BINS:.0%}", f"{b.said:.1%}", f"{b.true:.1%}", b.count)
+        for b in found[0].bins
+    ]
+    show_table(TerminalTable("", ["probability", "said", "true", "answers"], bins))
+    tell(
+        f"The {LISTED} likeliest predictions of each query; true if they follow from the full "
+        "graph."
+    )
 
 
 def _row(name: str, figures: Figures) -> tuple[object, ...]:
@@ -104,7 +147,7 @@ def _measure_queries(options: argparse.Namespace, graph: KnowledgeGraph) -> Repo
     if options.split and not options.links and not source.is_dir():
         raise SettingError(f"--split is for benchmark folders; '{source}' is a single file.")
     queries = open_queries(source, graph, split)
-    groups = _chosen(queries, options.shapes)
+    groups = _chosen(queries, options)
     if not any(len(group.hard.entities) for group in groups):
         raise DataError(
             f"'{options.queries}' has no hard answers to rank. Queries sampled for the splits "
@@ -131,12 +174,15 @@ def _asked(
         exact = ExactReasoner(graph.view(*observed))
         return exact.name, exact
     device = find_device(options.device)
-    found = reasoner_in(options.checkpoint, graph, device, options.trust)
     is_own = is_reasoner(options.checkpoint)
-    return options.name if is_own else f"{options.name} ({found.name})", found
+    wanted = options.reasoner or (None if is_own else BEAM_SEARCH)
+    found = open_model(options.checkpoint, graph, device, options.trust, wanted)[0].reasoner
+    plain = is_own and not options.reasoner
+    return options.name if plain else f"{options.name} ({found.name})", found
 
 
-def _chosen(queries: QuerySet, shapes: list[str] | None) -> list[QueryGroup]:
+def _chosen(queries: QuerySet, options: argparse.Namespace) -> list[QueryGroup]:
+    shapes: list[str] | None = options.shapes
     if not shapes:
         return list(queries.groups)
     by_name = {group.name: group for group in queries.groups}

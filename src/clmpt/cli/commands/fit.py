@@ -67,6 +67,8 @@ def fit_graph(options: argparse.Namespace) -> None:
                 "plan": settings.as_plain(),
                 "report": made.report,
                 "beam search": made.baseline,
+                "parts": dict(made.parts),
+                "chosen": made.chosen,
             }
         )
         return
@@ -179,7 +181,7 @@ def show_figures(made: Fitted) -> None:
     if made.report is None:
         say("Nothing was evaluated: no query that needs a held-out fact could be sampled.")
         return
-    reports = [made.report, *([made.baseline] if made.baseline else [])]
+    reports = [made.report, *made.parts.values(), *([made.baseline] if made.baseline else [])]
     by_shape = [{row["shape"]: row["mrr"] for row in report["shapes"]} for report in reports]
     rows: list[list[object]] = []
     for shape in made.report["shapes"]:
@@ -191,18 +193,17 @@ def show_figures(made: Fitted) -> None:
     say("\nMRR × 100 on queries that need a held-out fact")
     names = [str(report["model"]) for report in reports]
     show_table(TerminalTable("", ["shape", *names, "queries"], rows))
-    _explain_figures(made.report, made.baseline)
+    _explain_figures(made)
 
 
-def _explain_figures(report: dict[str, Any], baseline: dict[str, Any] | None) -> None:
+def _explain_figures(made: Fitted) -> None:
+    report, baseline = made.report, made.baseline
+    assert report
+    if made.chosen:
+        say(f"Questions are answered by {made.chosen}, the best on these; --reasoner names another")
     if baseline:
         say(f"{baseline['model']}: over the link predictor alone, as in CQD-Beam")
     for note in dict.fromkeys(note for shape in report["shapes"] for note in shape["notes"]):
         say(f"*: {note}")
     if report.get("split") == "valid":
         say("No split 'test': the weights were chosen on these facts, so figures are optimistic.")
-    if baseline and report["mean"] < baseline["mean"]:
-        say(
-            f"{report['model']} does worse than beam search here. More facts help, and so do "
-            "more steps: [training] in a --recipe."
-        )

@@ -21,6 +21,15 @@ def measuring_options(command: AddCommand, reasoner: str | None) -> None:  # noq
         metavar="SOURCE",
         help="a query file or folder; a predictor uses beam search",
     )
+    measure.add_argument(
+        "--reasoner",
+        metavar="NAME",
+        help="one that the checkpoint has: hybrid, clmpt, truth-values, beam-search",
+    )
+    measure.add_argument(
+        "--calibration", action="store_true", help="how well probabilities hold, by hops"
+    )
+    measure.add_argument("--svg", metavar="FILE", help="with --calibration: draw it")
     measure.add_argument("--shapes", nargs="+", metavar="SHAPE", help="only these shapes")
     measure.add_argument("--report", metavar="FOLDER", help="write Markdown, JSON and a picture")
     measure.add_argument("--graph", metavar="FOLDER", help="if the graph has moved since training")
