@@ -22,7 +22,7 @@ batch = 32
 validation_queries = 4
 """
 STAGES = ["pre-training", "training queries", "training", "test queries", "measuring"]
-STAGES += ["beam search"]
+STAGES += ["measuring clmpt", "measuring truth-values", "beam search"]
 TABLES = {
     "fitting": {"queries": 50, "test_queries": 5},
     "pretraining": {"rank": 8, "epochs": 3},

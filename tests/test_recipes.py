@@ -18,10 +18,11 @@ from clmpt.queries.links import links_of
 from clmpt.queries.store import QueryGroup
 from clmpt.reasoners.message_passing.clmpt_settings import CLMPTSettings
 from clmpt.reasoners.message_passing.lmpnn import LMPNNSettings
+from clmpt.reasoners.model import GradientModel, build_model
 from clmpt.sampling.sampler import Protocol, sample
 from clmpt.training.pretrainer import Pretrainer
 from clmpt.training.trainer import Trainer
-from models import fresh_reasoner
+from models import basis_of
 from toy import random_graph
 
 ROOT = Path(__file__).parents[1] / "recipes"
@@ -58,7 +59,9 @@ def test_a_recipe_takes_a_step_of_each_kind(path: Path, queries: dict[str, Query
     links = links_of(graph, "train")
     assert Pretrainer(predictor, links, recipe.pretraining).step().isfinite()
     groups = [queries[name] for name in recipe.queries.trained.split()]
-    model = fresh_reasoner(predictor, recipe.reasoning, recipe.training.seed)
+    model = build_model(basis_of(predictor), recipe.reasoning, recipe.training.seed)
+    if not isinstance(model, GradientModel):  # nothing to train
+        return
     mixed = replace(recipe.training, batch=8, mixing="all")
     assert Trainer(model, groups, mixed).step().isfinite()
 
@@ -78,8 +81,10 @@ def test_there_is_a_recipe_for_each_result_of_the_paper() -> None:
 
 @pytest.mark.parametrize("path", [*PAPER, *LAPTOP], ids=lambda path: path.stem)
 def test_a_recipe_names_the_row_that_it_reproduces(path: Path) -> None:
+    """If there is one: the paper has no truth values."""
     asked = recipe_of(path).experiment
-    assert asked.published in published_rows(asked.benchmark)
+    published = "truth-values" not in path.stem and "hybrid" not in path.stem
+    assert (asked.published in published_rows(asked.benchmark)) == published
     assert asked.benchmark in path.stem
 
 

@@ -24,7 +24,7 @@ def test_the_output_of_the_demo(world_model: Path) -> None:
         assert mark in said
     for stage in ("pre-training:", "training queries:", "training:", "test queries:", "measuring:"):
         assert stage in said
-    assert "shape\tCLMPT\tbeam search\tqueries" in said
+    assert "shape\thybrid\tCLMPT\ttruth values\tbeam search\tqueries" in said
     assert f"The model is in {world_model}" in said
     assert said.count(f"clmpt ask {world_model}") == 2
     assert "clmpt fit YOUR_FACTS.tsv" in said

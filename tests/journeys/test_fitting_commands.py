@@ -48,7 +48,7 @@ def test_fit_prints_a_plan_and_its_results(fitted: Path, capsys: Captured, tmp_p
         assert expected in out
     for stage in STAGES:
         assert f"{stage}:" in err
-    assert "shape\tCLMPT\tbeam search\tqueries" in out
+    assert "shape\thybrid\tCLMPT\ttruth values\tbeam search\tqueries" in out
     assert f"Next: clmpt ask {tmp_path / 'told'}" in out
 
 
@@ -123,7 +123,7 @@ def test_answers_as_csv_and_as_a_picture(fitted: Path, tmp_path: Path, capsys: C
     command = ["ask", str(fitted / "model"), "?y : r0(e0, ?y)", "--limit", "3"]
     assert main([*command, "--csv", "--svg", str(picture)]) == 0
     header, *rows = csv.reader(io.StringIO(capsys.readouterr().out))
-    assert header == ["label", "name", "id", "score", "status"]
+    assert header == ["label", "name", "id", "probability", "score", "status"]
     assert len(rows) == 3
     drawn = picture.read_text(encoding="utf-8")
     assert rows[0][0] in drawn
@@ -144,7 +144,7 @@ def test_questions_from_a_pipe_and_a_mistake_among_them(fitted: Path) -> None:
         check=False,
     )
     assert found.returncode == 2
-    assert found.stdout.count("answer\tscore") == 2
+    assert found.stdout.count("answer\tprobability") == 2
     assert "?y : r1(e0, ?y)\nanswer" in found.stdout
     assert len([line for line in found.stdout.splitlines() if line.startswith("e")]) == 3
     assert "Tab completes names" in found.stdout

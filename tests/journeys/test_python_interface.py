@@ -75,7 +75,7 @@ def test_an_estimate_counts_every_stage() -> None:
     graph = divide(random_graph(False), Fitting())
     chosen = fit_settings(graph, {"training": {"steps": 1}, "pretraining": {"epochs": 1}})
     names = [stage.name for stage in fit_stages(graph, chosen, Path("anywhere"))]
-    assert names == STAGES
+    assert names == [*STAGES, "choosing"]
     for setting in ("queries", "test_queries"):
         few, many = (
             replace(chosen, fitting=replace(chosen.fitting, **{setting: count}))

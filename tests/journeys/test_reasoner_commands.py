@@ -110,8 +110,11 @@ def test_asking_in_formula_and_sparql(world: Path, capsys: Captured) -> None:
     assert main(["ask", reasoner, "?y : r0('Entity zero', ?x) & r1(?x, ?y)", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert len(found["answers"]) == 10
-    scores = [answer["score"] for answer in found["answers"]]
-    assert scores == sorted(scores, reverse=True)
+    statuses = [answer["status"] for answer in found["answers"]]
+    assert statuses == sorted(statuses, key=["known", "hidden", "predicted"].index)
+    for status in set(statuses):
+        scores = [answer["score"] for answer in found["answers"] if answer["status"] == status]
+        assert scores == sorted(scores, reverse=True)
     assert main(["ask", reasoner, "SELECT ?y { <e0> <r0> ?x . ?x <r1> ?y } LIMIT 3", "--json"]) == 0
     short = json.loads(capsys.readouterr().out)
     assert short["answers"] == found["answers"][:3]
@@ -126,7 +129,7 @@ def test_an_approximation_is_noted(world: Path, capsys: Captured) -> None:
     assert main(["ask", str(world / "reasoner"), query, "--limit", "2"]) == 0
     out, err = capsys.readouterr()
     header, *rows = [line.split("\t") for line in out.splitlines()]
-    assert header == ["answer", "score", "in the graph"]
+    assert header == ["answer", "probability", "in the graph"]
     assert {row[2] for row in rows} <= {"known", "predicted"}
     assert "approximation" in err
 

@@ -13,9 +13,9 @@ from clmpt.graph.knowledge_graph import KnowledgeGraph
 from clmpt.logic.formula import Atom, Id, Query, Term, Variable
 from clmpt.logic.normal_form import Pattern
 from clmpt.queries.store import QueryGroup
-from clmpt.reasoners.truth_values.engine import EVERYTHING, Effort
-from clmpt.reasoners.truth_values.evidence import derive
+from clmpt.reasoners.truth_values.deriving import derive
 from clmpt.reasoners.truth_values.truth_values import TruthValueReasoner
+from clmpt.reasoners.truth_values.value_engine import EVERYTHING, Effort
 from clmpt.symbolic.solver import solve
 from dense_rows import DenseRows, Matrices, with_facts
 from strategies import ENTITIES, RELATIONS, graphs, queries

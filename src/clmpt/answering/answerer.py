@@ -9,7 +9,7 @@ from clmpt.answering.answers import Answer, Answers, Evidence
 from clmpt.answering.asked_model import AskedModel, open_model
 from clmpt.answering.evidence import Explainer
 from clmpt.answering.judging import Choice, Only, judge
-from clmpt.answering.model_folder import REASONER, graph_of
+from clmpt.answering.model_folder import REASONER, graph_of, save_choice
 from clmpt.compute.devices import find_device
 from clmpt.errors import DataError
 from clmpt.graph.knowledge_graph import KnowledgeGraph
@@ -22,6 +22,7 @@ from clmpt.queries.store import QueryGroup
 from clmpt.reasoners.reasoner_folder import (
     StoredReasoner,
     replace_reasoner,
+    save_calibrations,
 )
 from clmpt.storage.files import new_folder
 
@@ -66,6 +67,8 @@ class Answerer:
             (scratch / REASONER).mkdir()
             StoredNames.of(self.graph).save(scratch / REASONER)
             replace_reasoner(scratch / REASONER, self.stored.model, self.stored.about)
+            save_calibrations(scratch / REASONER, self.asked.calibrations)
+            save_choice(scratch, self.asked.name)
 
     def ask(
         self,

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import torch
@@ -46,8 +46,13 @@ class AskedModel:
     """`truth` finds the evidence, whichever reasoner answers; None if there is no predictor."""
 
     reasoner: Reasoner
+    name: str  # of the reasoner, among those that the model has
     truth: TruthValueReasoner | None = None
-    calibration: AnswerCalibration | None = None
+    calibrations: Mapping[str, AnswerCalibration] = field(default_factory=dict)  # by name
+
+    @property
+    def calibration(self) -> AnswerCalibration | None:
+        return self.calibrations.get(self.name)
 
     @property
     def from_facts(self) -> bool:
@@ -97,16 +102,16 @@ def open_model(
         found.names.check_graph(graph)
         own = over_predictor(found.predictor, seen)
         usual = TRUTH_VALUES if is_calibrated(found.predictor) else BEAM_SEARCH
+        name = wanted or usual
         truth = own[TRUTH_VALUES]
         assert isinstance(truth, TruthValueReasoner)
-        return AskedModel(_chosen(own, wanted or usual), truth), None
+        return AskedModel(_chosen(own, name), name, truth), None
     stored = open_reasoner(weights, graph, device, trust)
     parts = reasoners_of(stored.model, seen)
     name = wanted or choice_in(folder) or REASONERS.name_of(type(stored.model))
     evident = parts.get(TRUTH_VALUES)
     assert evident is None or isinstance(evident, TruthValueReasoner)
-    calibration = calibrations_in(weights).get(name)
-    return AskedModel(_chosen(parts, name), evident, calibration), stored
+    return AskedModel(_chosen(parts, name), name, evident, calibrations_in(weights)), stored
 
 
 def reasoners_of(model: ReasonerModel, seen: KnowledgeGraph) -> dict[str, Reasoner]:

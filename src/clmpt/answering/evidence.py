@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from clmpt.answering.answers import AtomStatus, Evidence, EvidenceAtom
 from clmpt.graph.knowledge_graph import KnowledgeGraph
 from clmpt.logic.formula import Query, Variable
-from clmpt.reasoners.truth_values.evidence import Derivation, Link, derive
+from clmpt.reasoners.truth_values.deriving import Derivation, Link, derive
 from clmpt.reasoners.truth_values.truth_values import TruthValueReasoner
 
 

@@ -8,7 +8,7 @@ from clmpt.errors import DataError
 from clmpt.graph.opening import GRAPH
 from clmpt.predictors.predictor_folder import is_predictor
 from clmpt.reasoners.reasoner_folder import is_reasoner
-from clmpt.storage.files import open_json
+from clmpt.storage.files import new_file, open_json, save_json
 from clmpt.storage.run_folder import is_begun, is_finished, source_of
 
 REASONER = "reasoner"  # in a fitted model's folder, next to its graph
@@ -36,6 +36,11 @@ def choice_in(folder: str | Path) -> str | None:
     if not isinstance(chosen, dict) or not isinstance(chosen.get("reasoner"), str):
         raise DataError(f"'{path}' is damaged. Remove it and run 'clmpt fit' again.")
     return str(chosen["reasoner"])
+
+
+def save_choice(folder: Path, reasoner: str) -> None:
+    with new_file(folder / CHOICE) as scratch:
+        save_json(scratch, {"reasoner": reasoner})
 
 
 def graph_of(folder: str | Path) -> str:

@@ -11,8 +11,8 @@ import torch
 from clmpt.answering.asked_model import AskedModel
 from clmpt.compute.chunks import rows_at_once
 from clmpt.errors import DataError
-from clmpt.evaluation.calibration import Reliability, reliability
 from clmpt.evaluation.ranks import Floats, united
+from clmpt.evaluation.reliability import Reliability, reliability
 from clmpt.graph.edges import Bools
 from clmpt.graph.knowledge_graph import KnowledgeGraph
 from clmpt.progress import Progress, ReportProgress, silent

@@ -58,11 +58,12 @@ def shapes_in(path: Path) -> dict[str, tuple[int, ...]]:
         raise DataError(f"'{path}' is missing or damaged ({error}).") from None
 
 
-def parameters_in(path: Path) -> int:
-    """The number of floating-point numbers in a file, without loading them."""
+def parameters_in(path: Path, without: str = "") -> int:
+    """The number of floating-point numbers in a file, without loading them; the tensor `without`
+    does not count."""
     try:
         with safe_open(path, "pt") as file:
-            found = [file.get_slice(name) for name in file.keys()]  # noqa: SIM118
+            found = [file.get_slice(name) for name in file.keys() if name != without]  # noqa: SIM118
             return sum(
                 math.prod(one.get_shape()) for one in found if one.get_dtype() not in _NOT_NUMBERS
             )

@@ -12,7 +12,7 @@ from clmpt.experiments.costs import check_reasoning, predictor_width
 from clmpt.experiments.recipes import Fitting, chosen_reasoner
 from clmpt.graph.knowledge_graph import KnowledgeGraph
 from clmpt.predictors.predictor import read_pretraining
-from clmpt.reasoners.model import own_table, read_reasoning
+from clmpt.reasoners.model import read_reasoning, tables_of
 from clmpt.registry import REASONERS
 from clmpt.settings import Pretraining, Reasoning, Training, read_table
 
@@ -98,7 +98,7 @@ def fit_settings(
         before = replace(before, epochs=max(1, min(before.epochs, _MOST_WORK // max(an_epoch, 1))))
     reasoner = chosen_reasoner({"reasoning": {"reasoner": _REASONER, **given.get("reasoning", {})}})
     kind = REASONERS.find(reasoner)
-    own = {**kind.suggested(size), **own_table(given.get("reasoning", {}), reasoner)}
+    own = {**kind.suggested(size), **tables_of(given.get("reasoning", {}), reasoner)}
     model = read_reasoning({**given.get("reasoning", {}), "reasoner": reasoner, reasoner: own})
     check_reasoning(model, before)
     after = read_table(Training, {**seeded, **by_size["training"], **given.get("training", {})})

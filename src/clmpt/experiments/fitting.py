@@ -14,8 +14,9 @@ from typing import Any
 
 from clmpt.answering.answerer import Answerer
 from clmpt.answering.asked_model import BEAM_SEARCH
-from clmpt.answering.model_folder import CHOICE, REASONER, choice_in
+from clmpt.answering.model_folder import CHOICE, REASONER, choice_in, save_choice
 from clmpt.experiments.costs import (
+    BEAM_ROWS,
     Work,
     idle_peak,
     predictor_width,
@@ -46,7 +47,6 @@ from clmpt.queries.store import QuerySet
 from clmpt.registry import REASONERS
 from clmpt.sampling.making import make_queries, partial_folder
 from clmpt.sampling.sampler import MOST_HARD, Protocol
-from clmpt.storage.files import new_file, save_json
 from clmpt.storage.run_folder import RunFolder
 
 PREDICTOR = "predictor"
@@ -129,8 +129,9 @@ def fit_in_stages(
         if not run.is_finished:
             run.finish({})
     paths = {name: one.report for name, one in reports_of(settings, out).items()}
+    trained = next(iter(paths))
     found = {name: read_report(path) for name, path in paths.items() if is_report(path)}
-    own, baseline = (found.pop(name, None) for name in (settings.reasoning.reasoner, BEAM_SEARCH))
+    own, baseline = (found.pop(name, None) for name in (trained, BEAM_SEARCH))
     return Fitted(out, settings, own, baseline, found, choice_in(out))
 
 
@@ -217,15 +218,17 @@ def fit_stages(graph: KnowledgeGraph, settings: FitSettings, out: Path) -> list[
 def reports_of(settings: FitSettings, out: Path) -> dict[str, Asked]:
     """The report on each reasoner that a fitted model offers, by its name; the trained one
     first."""
-    name = settings.reasoning.reasoner
-    kind = REASONERS.find(name)
+    kind = REASONERS.find(settings.reasoning.reasoner)
+    name = REASONERS.name_of(kind)
     weights = out / REASONER
-    found = {name: Asked("report", "measuring", weights, TRAINED, out / REPORT)}
+    own = ("report", "measuring", weights, TRAINED, out / REPORT, kind.rows_per_query)
+    found = {name: Asked(*own)}
     for part in kind.part_names:
-        found[part] = Asked(part, f"measuring {part}", weights, part, out / f"{REPORT}-{part}")
+        rows, path = REASONERS.find(part).rows_per_query, out / f"{REPORT}-{part}"
+        found[part] = Asked(part, f"measuring {part}", weights, part, path, rows)
     if kind.needs_predictor:
-        beam = Asked("baseline", "beam search", out / PREDICTOR, BEAM_SEARCH, out / BASELINE_REPORT)
-        found[BEAM_SEARCH] = beam
+        beam = ("baseline", "beam search", out / PREDICTOR, BEAM_SEARCH, out / BASELINE_REPORT)
+        found[BEAM_SEARCH] = Asked(*beam, BEAM_ROWS)
     return found
 
 
@@ -237,8 +240,7 @@ def _choice_stage(asked: Mapping[str, Asked], out: Path) -> Stage:
             name: read_report(one.report) for name, one in asked.items() if is_report(one.report)
         }
         chosen = best_reasoner(reports) if reports else next(iter(asked))
-        with new_file(out / CHOICE) as scratch:
-            save_json(scratch, {"reasoner": chosen})
+        save_choice(out, chosen)
 
     return Stage("choice", "choosing", out / CHOICE, Work(), run)
 

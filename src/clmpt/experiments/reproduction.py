@@ -19,6 +19,7 @@ from clmpt.answering.asked_model import BEAM_SEARCH
 from clmpt.errors import DataError, SettingError
 from clmpt.experiments.benchmarks import BENCHMARKS, differences
 from clmpt.experiments.costs import (
+    BEAM_ROWS,
     check_reasoning,
     predictor_width,
     pretraining_work,
@@ -230,10 +231,11 @@ def _reports(
     measured = Measured(queries, count, graph, OBSERVED["test"], device, trust, {})
     reports = out / "reports"
     own = reports / f"{reasoner.name}-{keys.test}"
-    asked = [Asked("report", "measuring", reasoner, TRAINED, own)]
+    rows = REASONERS.find(recipe.reasoning.reasoner).rows_per_query
+    asked = [Asked("report", "measuring", reasoner, TRAINED, own, rows)]
     if predictor:
         beam = reports / f"beam-{_key([keys.predictor, keys.test])}"
-        asked.append(Asked("baseline", "beam search", predictor, BEAM_SEARCH, beam))
+        asked.append(Asked("baseline", "beam search", predictor, BEAM_SEARCH, beam, BEAM_ROWS))
     return report_stages(measured, predictor_width(recipe.pretraining), asked)
 
 

@@ -17,7 +17,7 @@ from clmpt.answering.asked_model import open_model
 from clmpt.compute.devices import find_device, forget_peak_memory, peak_memory
 from clmpt.errors import DataError
 from clmpt.evaluation.measuring import evaluate
-from clmpt.experiments.costs import BEAM_ROWS, Work, measuring_work
+from clmpt.experiments.costs import Work, measuring_work
 from clmpt.graph.knowledge_graph import KnowledgeGraph
 from clmpt.pages.report_folder import save_report
 from clmpt.predictors.predictor_folder import open_predictor, predictor_is_whole
@@ -145,16 +145,13 @@ class Asked:
     weights: Path
     reasoner: str
     report: Path
+    rows: int = 1  # how often all entities are scored for a query
 
 
 def report_stages(measured: Measured, width: int, asked: Sequence[Asked]) -> list[Stage]:
     """A report on each reasoner that is asked for."""
     size = (len(measured.graph.entities), width, measured.count)
-    found = []
-    for one in asked:
-        rows = BEAM_ROWS if one.reasoner != TRAINED else 1
-        found.append(_report_stage(one, measured, measuring_work(*size, rows)))
-    return found
+    return [_report_stage(one, measured, measuring_work(*size, one.rows)) for one in asked]
 
 
 def _report_stage(asked: Asked, measured: Measured, work: Work) -> Stage:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from html import escape
 
-from clmpt.evaluation.calibration import Reliability
+from clmpt.evaluation.reliability import Reliability
 
 _SIZE, _LEFT, _TOP, _GAP = 240, 56, 44, 60
 _STYLE = (

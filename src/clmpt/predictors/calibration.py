@@ -8,12 +8,14 @@ candidate without a label may still be true: the likelihood accounts for it (Elk
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from clmpt.compute.chunks import rows_at_once
 from clmpt.graph.edges import AnyInts, Ints
@@ -29,6 +31,7 @@ from clmpt.queries.store import AnswerSets
 MOST = 0.9999  # of what is not a known fact
 _QUESTIONS = 6_000
 _BEST, _RANDOM = 100, 50  # candidates of a question: the best ones, and some of all others
+_PRIOR = 0.01  # how strongly all are pulled towards softmax × known answers: matters without data
 _SHRINKAGE = 100.0  # how strongly relations are pulled towards each other
 
 
@@ -68,7 +71,8 @@ def calibrated_terms(coefficients_BC: Tensor, known_B: Tensor) -> tuple[Tensor, 
 
 
 def is_calibrated(predictor: EmbeddingPredictor) -> bool:
-    return bool(predictor.calibration_SC.isfinite().all()) and len(predictor.calibration_SC) > 0
+    found_SC = predictor.calibration_SC
+    return len(found_SC) > 0 and bool((found_SC[:, 0] > 0).all() and found_SC.isfinite().all())
 
 
 def calibrate(predictor: EmbeddingPredictor, graph: KnowledgeGraph, seed: int = 0) -> None:
@@ -178,24 +182,41 @@ def _places(sets: AnswerSets, rows: Ints, device: torch.device) -> tuple[Tensor,
     return torch.from_numpy(part.owners).to(device), torch.from_numpy(entity).to(device)
 
 
+def log_likelihood(odds_X: Tensor, labelled_X: Tensor, share: float) -> Tensor:
+    """Of labels that only `share` of what is true has, given log-odds of being true.
+
+    >>> log_likelihood(torch.zeros(2), torch.tensor([True, False]), 0.5).exp()
+    tensor([0.2500, 0.7500])
+    """
+    false_X = functional.logsigmoid(-odds_X)
+    if share < 1:
+        unlabelled = odds_X + math.log(1 - share)
+        false_X = false_X + functional.softplus(unlabelled)
+    return torch.where(labelled_X, functional.logsigmoid(odds_X) + math.log(share), false_X)
+
+
 def _fitted(sample: _Sample, relations: int, share: float) -> Tensor:
     """Coefficients that maximise the likelihood of the held-out links; those of a relation are
     drawn towards the common ones, so rare relations get the average."""
-    common_C = torch.tensor([1.0, 0.5, 0.0, 0.0], dtype=torch.float64, requires_grad=True)
+    start_C = torch.tensor([1.0, 1.0, 0.0, 0.0], dtype=torch.float64)
+    common_C = start_C.clone().requires_grad_()
     own_SC = torch.zeros(relations, len(common_C), dtype=torch.float64, requires_grad=True)
     optimizer = torch.optim.LBFGS([common_C, own_SC], max_iter=200, line_search_fn="strong_wolfe")
 
     def loss() -> Tensor:
         optimizer.zero_grad()
         terms = calibrated_terms((common_C + own_SC)[sample.row_X], sample.known_X)
-        labelled_X = (terms[0] * sample.log_X + terms[1]).sigmoid() * share
-        likelihood_X = torch.where(sample.true_X > 0, labelled_X.log(), torch.log1p(-labelled_X))
+        odds_X = terms[0] * sample.log_X + terms[1]
+        likelihood_X = log_likelihood(odds_X, sample.true_X > 0, share)
         total: Tensor = -(sample.weight_X * likelihood_X).sum() + _SHRINKAGE * (own_SC**2).sum()
+        total = total + _PRIOR * ((common_C - start_C) ** 2).sum()
         total.backward()  # type: ignore[no-untyped-call]
         return total
 
     optimizer.step(loss)  # type: ignore[no-untyped-call]
     with torch.no_grad():
         found_SC = common_C + own_SC
+        if not bool(found_SC.isfinite().all()):
+            return torch.zeros_like(found_SC).float()
         found_SC[:, 0].clamp_(min=0.05)  # a likelier tail is never less true
         return found_SC.float()

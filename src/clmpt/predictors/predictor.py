@@ -66,7 +66,7 @@ class EmbeddingPredictor(nn.Module, ABC):
     """A predictor with a table of entities and one of relations.
 
     `inverse_R` is the row of each relation's inverse, or -1: then its own embedding is reversed.
-    `calibration_SC` turns scores into probabilities (see calibration.py); NaN until fitted.
+    `calibration_SC` turns scores into probabilities (see calibration.py); 0 until fitted.
     """
 
     defaults: ClassVar[Mapping[str, Any]] = {}  # that replace those of `Pretraining`
@@ -82,8 +82,9 @@ class EmbeddingPredictor(nn.Module, ABC):
         self.entities_ED = nn.Parameter(entities_ED)
         self.relations_SW = nn.Parameter(relations_SW)
         self.register_buffer("inverse_R", inverse_R)
-        unknown_SC = relations_SW.new_full((len(relations_SW), _COEFFICIENTS), torch.nan)
-        self.register_buffer(CALIBRATION, unknown_SC.detach())
+        self.register_buffer(
+            CALIBRATION, relations_SW.new_zeros(len(relations_SW), _COEFFICIENTS).detach()
+        )
         self.has_all_inverses = bool((inverse_R >= 0).all())
         self.check_widths(entities_ED.shape[1], relations_SW.shape[1])
 

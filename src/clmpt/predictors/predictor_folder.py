@@ -102,7 +102,7 @@ def open_predictor(
 
 def parameter_count(folder: Path) -> int:
     """The number of parameters of a stored predictor, without loading them."""
-    return parameters_in(folder / _WEIGHTS)
+    return parameters_in(folder / _WEIGHTS, without=CALIBRATION)
 
 
 # --- shared with reasoner folders -----------------------------------------------------------------

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from clmpt.compute.chunks import rows_at_once
+from clmpt.predictors.calibration import log_likelihood
 from clmpt.queries.store import QueryGroup
 from clmpt.reasoners.question_kinds import KINDS, kind_of
 from clmpt.reasoners.reasoner import Reasoner
@@ -25,6 +26,7 @@ from clmpt.reasoners.reasoner import Reasoner
 
 _CANDIDATES = 30  # the best ones of a query
 _SHRINKAGE = 1.0  # how strongly kinds are pulled towards each other
+_PRIOR = 0.01  # how strongly all are pulled towards probabilities as they are: without data
 _FLATTEST = 0.05  # a better score is never less likely
 MOST = 0.999  # nothing that is not known is certain
 
@@ -93,16 +95,17 @@ def _candidates(reasoner: Reasoner, group: QueryGroup) -> tuple[Tensor, Tensor, 
 
 
 def _fitted(kind_X: Tensor, strength_X: Tensor, true_X: Tensor, share: float) -> AnswerCalibration:
-    common_2 = torch.tensor([1.0, 0.0], dtype=torch.float64, requires_grad=True)
+    start_2 = torch.tensor([1.0, 0.0], dtype=torch.float64)
+    common_2 = start_2.clone().requires_grad_()
     own_K2 = torch.zeros(len(KINDS), 2, dtype=torch.float64, requires_grad=True)
     optimizer = torch.optim.LBFGS([common_2, own_K2], max_iter=200, line_search_fn="strong_wolfe")
 
     def loss() -> Tensor:
         optimizer.zero_grad()
         slope_X, bias_X = (common_2 + own_K2)[kind_X].unbind(1)
-        labelled_X = (slope_X * strength_X + bias_X).sigmoid() * share
-        likelihood_X = torch.where(true_X, labelled_X.log(), torch.log1p(-labelled_X))
+        likelihood_X = log_likelihood(slope_X * strength_X + bias_X, true_X, share)
         total: Tensor = -likelihood_X.sum() + _SHRINKAGE * (own_K2**2).sum()
+        total = total + _PRIOR * ((common_2 - start_2) ** 2).sum()
         total.backward()  # type: ignore[no-untyped-call]
         return total
 

@@ -27,6 +27,7 @@ from clmpt.reasoners.model import Basis, GradientModel
 from clmpt.reasoners.question_kinds import KINDS, kind_of
 from clmpt.reasoners.reasoner import Reasoner
 from clmpt.reasoners.truth_values.truth_values import (
+    ROWS_PER_QUERY,
     TruthValueReasoner,
     TruthValues,
     TruthValueSettings,
@@ -78,6 +79,7 @@ class WithTruthValues(GradientModel):
     It is trained like the model alone. Truth values use the predictor as it was before that.
     """
 
+    rows_per_query = ROWS_PER_QUERY
     weight_K: Tensor
 
     def __init__(self, basis: Basis, settings: Any, generator: torch.Generator) -> None:

@@ -79,6 +79,7 @@ class ReasonerModel(nn.Module, ABC):
     Settings: ClassVar[type[Settings]]
     needs_predictor: ClassVar[bool] = True
     part_names: ClassVar[tuple[str, ...]] = ()  # of `parts`, known without a model
+    rows_per_query: ClassVar[int] = 1  # how often all entities are scored for a query, for plans
     labelled: ClassVar[tuple[str, ...]] = ()  # settings that `label` speaks of
 
     def __init__(
@@ -206,8 +207,19 @@ def read_reasoning(given: Mapping[str, Any]) -> Reasoning:
         if table != name and not REASONERS.is_known(table) and ":" not in table:
             REASONERS.find(table)  # rejects unknown ones
     inline = {k: v for k, v in given.items() if k != "reasoner" and not isinstance(v, Mapping)}
-    own = {**own_table(given, name), **inline}
+    for key in inline:
+        if REASONERS.is_known(key):
+            own_table(given, key)  # rejects what is not a table
+    own = {**tables_of(given, name), **inline}
     return Reasoning(name, read_table(REASONERS.find(name).Settings, own))
+
+
+def tables_of(given: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """The settings of one reasoner in `[reasoning]`: those of its parts, and its own above them."""
+    found: dict[str, Any] = {}
+    for part in (*REASONERS.find(name).part_names, name):
+        found |= own_table(given, part)
+    return found
 
 
 def own_table(given: Mapping[str, Any], name: str) -> Mapping[str, Any]:

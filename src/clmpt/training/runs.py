@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,7 @@ from clmpt.predictors.predictor import EmbeddingPredictor, fresh_predictor
 from clmpt.predictors.predictor_folder import replace_predictor
 from clmpt.queries.links import links_of
 from clmpt.queries.store import QueryGroup, QuerySet
-from clmpt.reasoners.answer_calibration import calibrate_answers
+from clmpt.reasoners.answer_calibration import AnswerCalibration, calibrate_answers
 from clmpt.reasoners.model import Basis, GradientModel, ReasonerModel, build_model
 from clmpt.reasoners.reasoner_folder import (
     has_calibrations,
@@ -33,7 +33,7 @@ from clmpt.reasoners.reasoner_folder import (
     replace_reasoner,
     save_calibrations,
 )
-from clmpt.registry import PREDICTORS
+from clmpt.registry import PREDICTORS, REASONERS
 from clmpt.sampling.sampler import MOST_HARD, Protocol, sample
 from clmpt.settings import Pretraining, Reasoning, Training, without_device
 from clmpt.storage.run_folder import RunFolder
@@ -111,12 +111,10 @@ def train(
     such a split, the last weights. See `pretrain` for the rest.
     """
     out, device = Path(out), find_device(settings.device)
-    for group in (*queries.groups, *(valid.groups if valid is not None else ())):
+    for group in (*queries.groups, *(valid.groups if valid else ())):
         group.check(len(graph.entities), 2 * len(graph.relations))
     identity = _identity(graph, predictor, queries, valid, reasoning, settings)
-    if predictor is not None and not is_calibrated(predictor):
-        calibrate(predictor, graph, settings.seed)
-    basis = Basis(graph.view(train_split(graph)), predictor.to(device) if predictor else None)
+    basis = _basis(graph, predictor, settings, device)
     model = build_model(basis, reasoning, settings.seed).to(device)
     learner = _learner(model, queries, settings)
 
@@ -139,16 +137,30 @@ def train(
         same = {"training": asdict(settings), "graph": graph.identity}
         replace_reasoner(out, model, {**same, **about})
 
-    measured = validate if asked else None
-    yield from follow(
-        run, learner, _course(learner, settings, measured, keep, device, save_seconds)
-    )
+    course = _course(learner, settings, validate if asked else None, keep, device, save_seconds)
+    yield from follow(run, learner, course)
     if asked and not has_calibrations(out):
         best = open_reasoner(out, graph, device, [reasoning.reasoner]).model
-        share, found = hidden_share(graph), {}
-        for name, part in {reasoning.reasoner: best.reasoner(), **best.parts()}.items():
-            found[name] = calibrate_answers(part, asked, share)
-        save_calibrations(out, found)
+        save_calibrations(out, _calibrations(best, asked, hidden_share(graph)))
+
+
+def _basis(
+    graph: KnowledgeGraph,
+    predictor: EmbeddingPredictor | None,
+    settings: Training,
+    device: torch.device,
+) -> Basis:
+    if predictor is not None and not is_calibrated(predictor):  # converted, or made before
+        calibrate(predictor, graph, settings.seed)
+    return Basis(graph.view(train_split(graph)), predictor.to(device) if predictor else None)
+
+
+def _calibrations(
+    model: ReasonerModel, asked: Sequence[QueryGroup], share: float
+) -> dict[str, AnswerCalibration]:
+    """The calibration of a model's answers and of those of its parts, by name."""
+    own = {REASONERS.name_of(type(model)): model.reasoner(), **model.parts()}
+    return {name: calibrate_answers(part, asked, share) for name, part in own.items()}
 
 
 def _course(

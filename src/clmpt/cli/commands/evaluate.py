@@ -14,10 +14,10 @@ from clmpt.cli.output import TerminalTable, show_json, show_table, tell
 from clmpt.cli.progress_bars import progress_bar
 from clmpt.compute.devices import find_device
 from clmpt.errors import DataError, SettingError
-from clmpt.evaluation.calibration import BINS, Reliability
 from clmpt.evaluation.link_ranks import evaluate_links
 from clmpt.evaluation.measuring import evaluate
 from clmpt.evaluation.ranks import Figures
+from clmpt.evaluation.reliability import BINS, Reliability
 from clmpt.evaluation.report import Report
 from clmpt.graph.knowledge_graph import KnowledgeGraph
 from clmpt.graph.opening import open_graph

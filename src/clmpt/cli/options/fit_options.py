@@ -44,6 +44,10 @@ def first_options(command: AddCommand, reasoner: str | None) -> None:  # noqa: A
     add_recipe(fit)
     add_device(fit)
 
+    _ask_options(command)
+
+
+def _ask_options(command: AddCommand) -> None:
     ask = command(
         "ask",
         "ask:ask",

@@ -24,9 +24,9 @@ from clmpt.predictors.calibration import Sharpening, is_calibrated
 from clmpt.queries.store import QueryGroup
 from clmpt.reasoners.model import Basis, ReasonerModel
 from clmpt.reasoners.question_kinds import has_negation
-from clmpt.reasoners.truth_values.engine import EVERYTHING, Effort, ValueEngine
 from clmpt.reasoners.truth_values.rows import PredictedRows, SparseRows, TruthRows, Values
 from clmpt.reasoners.truth_values.unions import RowsWithUnions, filled_in, with_unions_apart
+from clmpt.reasoners.truth_values.value_engine import EVERYTHING, Effort, ValueEngine
 from clmpt.reasoners.truth_values.value_tables import ValueTable
 from clmpt.settings import Settings, setting
 from clmpt.symbolic.engine import SlotValues
@@ -36,6 +36,7 @@ from clmpt.symbolic.solver import CompiledPattern, compiled, template_batches
 # Shapes: Q queries, E entities, B queries of a chunk
 
 SCALES = (0.5, 0.7, 1.0, 1.5, 2.0, 3.0, 4.5, 6.0)  # of negation, tried on validation queries
+ROWS_PER_QUERY = 24  # on average over the benchmark shapes
 _SCALE = 1.5  # before tuning
 _ENTRIES = 30_000_000  # rows of a table: some 1.5 GB
 _LEAST = 1e-9  # a truth value that counts as none
@@ -67,6 +68,7 @@ class TruthValueSettings(Settings):
 
 class TruthValues(ReasonerModel):
     title, Settings = "truth values", TruthValueSettings
+    rows_per_query = ROWS_PER_QUERY
     scale: Tensor
     tuned: Tensor
 
@@ -94,7 +96,7 @@ class TruthValues(ReasonerModel):
             settings.row_memory * 2**20,
             getattr(torch, settings.row_precision),
         )
-        effort = Effort(settings.sources, _SCANNED, _ENTRIES)
+        effort = Effort(settings.sources, _SCANNED, _ENTRIES, settings.threshold)
         return TruthValueReasoner(rows, self.graph, float(self.scale), settings.union, effort)
 
     def tune(self, queries: Sequence[QueryGroup]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import numpy as np
 import torch
@@ -59,6 +60,25 @@ def join_keys(
     both = np.stack([np.concatenate(pair) for pair in zip(*sides, strict=True)], axis=1)
     key = np.unique(both, axis=0, return_inverse=True)[1].reshape(-1)
     return key[: len(left)], key[len(left) :]
+
+
+def best_of_each(query_N: Ints, value_N: Values, most: int) -> Bools:
+    """Which rows are among the `most` best of their query; the first of equals."""
+    order = np.lexsort((-value_N, query_N)) if (np.diff(query_N) < 0).any() else None
+    if order is not None:
+        query_N, value_N = query_N[order], value_N[order]
+    chosen_N = np.ones(len(query_N), np.bool_)
+    start_U = np.flatnonzero(firsts(query_N))
+    for start, stop in pairwise([*start_U.tolist(), len(query_N)]):
+        if stop - start > most:
+            chosen_N[start:stop] = False
+            best = np.argsort(-value_N[start:stop], kind="stable")[:most]
+            chosen_N[start + best] = True
+    if order is None:
+        return chosen_N
+    found_N = np.empty_like(chosen_N)
+    found_N[order] = chosen_N
+    return found_N
 
 
 def best_rows(table: ValueTable, keep: tuple[Variable, ...], derivations: int) -> ValueTable:

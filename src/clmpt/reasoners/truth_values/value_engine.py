@@ -21,6 +21,7 @@ from clmpt.logic.formula import Variable
 from clmpt.reasoners.truth_values.rows import SparseRows, TruthRows, Values, joined, known_rows
 from clmpt.reasoners.truth_values.value_tables import (
     ValueTable,
+    best_of_each,
     best_rows,
     best_values,
     concatenated,
@@ -50,11 +51,12 @@ from clmpt.symbolic.plan import (
 class Effort:
     """How much is computed. `sources` is how many values of a variable are followed along
     predicted links, `scanned` from how many entities a question without constants starts, `entries`
-    how many rows a table may have; 0 stands for all."""
+    how many rows a table may have; 0 stands for all. Values below `least` are not followed."""
 
     sources: int = 0
     scanned: int = 0
     entries: int = 0
+    least: float = 0.0
 
 
 EVERYTHING = Effort()
@@ -192,15 +194,16 @@ class ValueRun:
         most = self.engine.effort.sources
         if not most or not len(table):
             return asked_N
+        if len(table.columns) == 1:  # every row is a source of its own
+            chosen_N = best_of_each(table.query_N, table.value_N, most)
+            self.leave_out(table.query_N[~chosen_N], table.value_N[~chosen_N])
+            return asked_N & chosen_N
         code_N = table.query_N * np.int64(self.entities) + table.columns[near]
         source_U, own_N = np.unique(code_N, return_inverse=True)
         best_U = np.zeros(len(source_U), np.float32)
         np.maximum.at(best_U, own_N, table.value_N)
         query_U = source_U // self.entities
-        order = np.lexsort((-best_U, query_U))
-        first = np.searchsorted(query_U[order], query_U[order])
-        chosen_U = np.empty(len(order), np.bool_)
-        chosen_U[order] = np.arange(len(order)) - first < most
+        chosen_U = best_of_each(query_U, best_U, most)
         self.leave_out(query_U[~chosen_U], best_U[~chosen_U])
         return asked_N & chosen_U[own_N]
 
@@ -244,6 +247,10 @@ class ValueRun:
         return self.limited(concatenated(parts, (edge.head, edge.tail)))
 
     def grow(self, table: ValueTable, step: Grow) -> ValueTable:
+        if self.engine.effort.least:
+            kept_N = table.value_N >= self.engine.effort.least
+            self.leave_out(table.query_N[~kept_N], table.value_N[~kept_N])
+            table = table.take(kept_N)
         predicted_N = self.followed(table, step.start)
         directed_N = self.directed(step.edge, step.edge.tail == step.stop)[table.query_N]
         rows, row_N = self.rows(table.columns[step.start], directed_N, predicted_N)
@@ -340,12 +347,10 @@ class ValueRun:
     def values_by_row(self, table: ValueTable, step: Refuse) -> Values:
         """The negated part starts from the outer variables: its values are computed row by row,
         with predictions for the likeliest rows of a query only."""
-        order = np.lexsort((-table.value_N, table.query_N))
-        first = np.searchsorted(table.query_N[order], table.query_N[order])
         most = self.engine.effort.sources
         chosen_N = np.ones(len(table), np.bool_)
         if most:
-            chosen_N[order] = np.arange(len(order)) - first < most
+            chosen_N = best_of_each(table.query_N, table.value_N, most)
             self.leave_out(table.query_N[~chosen_N], table.value_N[~chosen_N])
         known = self.batch.entities_BS[table.query_N, : step.first_slot]
         outer = [table.columns[variable][:, None] for variable in step.outer]

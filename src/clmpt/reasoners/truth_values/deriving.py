@@ -14,9 +14,9 @@ import numpy as np
 
 from clmpt.graph.edges import Ints
 from clmpt.logic.formula import Query, Variable
-from clmpt.reasoners.truth_values.engine import ValueEngine, ValueRun, reads_forwards
 from clmpt.reasoners.truth_values.rows import Values
 from clmpt.reasoners.truth_values.truth_values import Derivations, TruthValueReasoner
+from clmpt.reasoners.truth_values.value_engine import ValueEngine, ValueRun, reads_forwards
 from clmpt.reasoners.truth_values.value_tables import ValueTable
 from clmpt.symbolic.plan import (
     Check,
