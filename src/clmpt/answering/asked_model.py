@@ -65,8 +65,8 @@ class AskedModel:
         if self.from_facts or all(_has_constant(graph) for graph in graphs):
             return
         raise UnsupportedQuery(
-            f"{self.reasoner.name} starts from the entities that a question names, and no path "
-            "leads from one to the answer here",
+            f"{self.reasoner.name} starts from the entities that a question names, and no atom that "
+            "must hold names one here",
             "Ask truth values, which start from all facts: --reasoner truth-values",
         )
 
@@ -83,7 +83,13 @@ class AskedModel:
 
 
 def _has_constant(graph: QueryGraph) -> bool:
-    return any(graph.is_constant(node) for node in range(len(graph.terms)))
+    """Whether some atom that must hold has a constant."""
+    return any(
+        graph.is_constant(end)
+        for edge in graph.edges
+        if not edge.negated
+        for end in (edge.head, edge.tail)
+    )
 
 
 def open_model(
