@@ -65,8 +65,8 @@ class AskedModel:
         if self.from_facts or all(_has_constant(graph) for graph in graphs):
             return
         raise UnsupportedQuery(
-            f"{self.reasoner.name} starts from the entities that a question names, and no atom that "
-            "must hold names one here",
+            f"{self.reasoner.name} starts from the entities that a question names, and no atom "
+            "that must hold names one here",
             "Ask truth values, which start from all facts: --reasoner truth-values",
         )
 

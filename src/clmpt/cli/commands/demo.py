@@ -64,6 +64,8 @@ def demo(options: argparse.Namespace) -> None:
                 "questions": [{"words": words, **as_plain(answers)} for words, answers in found],
                 "report": made.report,
                 "beam search": made.baseline,
+                "parts": dict(made.parts),
+                "chosen": made.chosen,
             }
         )
         return
@@ -72,6 +74,7 @@ def demo(options: argparse.Namespace) -> None:
     say("  known                     if it follows from the facts that the model was trained on")
     say("  predicted, true (hidden)  if it needs a held-out fact: a correct prediction")
     say("  predicted                 if it does not follow from the graph: wrong, or missing there")
+    say("Certain answers come first, then what is likely, each with its probability and a reason.")
     for words, answers in found:
         _show(words, answers)
     show_figures(made)
@@ -79,6 +82,7 @@ def demo(options: argparse.Namespace) -> None:
     say(f"\nAll of this took {duration(time.perf_counter() - started)}. The model is in {out}.")
     say("Next, for example:")
     say(f"  {us} ask {model_folder}")
+    say(f"  {us} ask {model_folder} '?c : borders(?c, France)' --explain")
     say(f"  {us} ask {model_folder} 'SELECT ?c {{ ?c :member_of :ASEAN . :China :borders ?c }}'")
     say(f"  {us} fit YOUR_FACTS.tsv")
 
@@ -86,3 +90,6 @@ def demo(options: argparse.Namespace) -> None:
 def _show(words: str, answers: Answers) -> None:
     say(f"\n{words}\n\n{answers.query}\n\n{draw_text(answers.query)}\n")
     show_answers(answers, titled=False)
+    guess = next((one for one in answers if one.status != "known" and one.evidence), None)
+    if guess is not None:
+        say(f"\nWhy {guess.label}?  {guess.evidence}")
