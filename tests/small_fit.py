@@ -21,7 +21,8 @@ steps = 20
 batch = 32
 validation_queries = 4
 """
-STAGES = ["pre-training", "training queries", "training", "test queries", "measuring"]
+STAGES = [f"trying regularisation {value}" for value in (0.05, 0.01, 0.02)]
+STAGES += ["pre-training", "training queries", "training", "test queries", "measuring"]
 STAGES += ["measuring clmpt", "measuring truth-values", "beam search"]
 TABLES = {
     "fitting": {"queries": 50, "test_queries": 5},

@@ -220,7 +220,7 @@ def check_answers(drawn: str) -> None:
     found = graph.labels(solve(QUESTIONS[0][1], graph))
     texts = re.findall(">([^<>]+)</text>", drawn)
     cells = [html.unescape(text).replace("\xa0", " ").strip() for text in texts]
-    scores = [number for number, cell in enumerate(cells) if re.fullmatch(r"0\.\d{4}", cell)]
+    scores = [number for number, cell in enumerate(cells) if re.fullmatch(r"\d+\.\d%", cell)]
     rows = [(cells[number - 1], cells[number + 2]) for number in scores]
     assert len(rows) == 10
     for name, status in rows:

@@ -26,7 +26,7 @@ def test_the_output_of_the_demo(world_model: Path) -> None:
         assert stage in said
     assert "shape\thybrid\tCLMPT\ttruth values\tbeam search\tqueries" in said
     assert f"The model is in {world_model}" in said
-    assert said.count(f"clmpt ask {world_model}") == 2
+    assert said.count(f"clmpt ask {world_model}") == 3
     assert "clmpt fit YOUR_FACTS.tsv" in said
 
 

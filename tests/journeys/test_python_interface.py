@@ -75,7 +75,8 @@ def test_an_estimate_counts_every_stage() -> None:
     graph = divide(random_graph(False), Fitting())
     chosen = fit_settings(graph, {"training": {"steps": 1}, "pretraining": {"epochs": 1}})
     names = [stage.name for stage in fit_stages(graph, chosen, Path("anywhere"))]
-    assert names == [*STAGES, "choosing"]
+    without_valid = [name for name in STAGES if not name.startswith("trying")]
+    assert names == [*without_valid, "choosing"]
     for setting in ("queries", "test_queries"):
         few, many = (
             replace(chosen, fitting=replace(chosen.fitting, **{setting: count}))

@@ -43,7 +43,8 @@ _BY_SIZE: tuple[tuple[float, dict[str, Any]], ...] = (
         200,
         {
             "queries": 500,
-            "pretraining": {"rank": 32, "epochs": 60, "batch": 64},
+            "tries": 3,
+            "pretraining": {"rank": 32, "epochs": 100, "batch": 64, "patience": 10},
             "training": {**_SMALL_TRAINING, "steps": 300, "batch": 128, "validate_every": 100},
         },
     ),
@@ -51,7 +52,8 @@ _BY_SIZE: tuple[tuple[float, dict[str, Any]], ...] = (
         5_000,
         {
             "queries": 5_000,
-            "pretraining": {"rank": 64, "epochs": 60, "batch": 256, "patience": 10},
+            "tries": 3,
+            "pretraining": {"rank": 64, "epochs": 100, "batch": 256, "patience": 10},
             "training": {**_SMALL_TRAINING, "steps": 600, "batch": 256, "validate_every": 150},
         },
     ),
@@ -59,6 +61,7 @@ _BY_SIZE: tuple[tuple[float, dict[str, Any]], ...] = (
         50_000,
         {
             "queries": 20_000,
+            "tries": 1,
             "pretraining": {"rank": 200, "epochs": 10},
             "training": {**_LARGE_TRAINING, "steps": 1500, "validate_every": 250},
         },
@@ -67,6 +70,7 @@ _BY_SIZE: tuple[tuple[float, dict[str, Any]], ...] = (
         math.inf,
         {
             "queries": 20_000,
+            "tries": 1,
             "pretraining": {"rank": 64, "epochs": 10},
             "training": {**_LARGE_TRAINING, "steps": 2000, "validate_every": 500},
         },
@@ -90,6 +94,8 @@ def fit_settings(
     by_size = next(tables for most, tables in _BY_SIZE if size <= most)
     chosen = read_table(Fitting, given.get("fitting", {}))
     chosen = replace(chosen, queries=chosen.queries or by_size["queries"])
+    tries = 1 if "regularisation" in given.get("pretraining", {}) else chosen.tries
+    chosen = replace(chosen, tries=tries or by_size["tries"])
     seeded = {"seed": chosen.seed}
     asked = given.get("pretraining", {})
     before = read_pretraining({**seeded, **by_size["pretraining"], **asked})

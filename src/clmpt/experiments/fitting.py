@@ -20,11 +20,11 @@ from clmpt.experiments.costs import (
     Work,
     idle_peak,
     predictor_width,
-    pretraining_work,
     sampling_work,
     training_work,
 )
 from clmpt.experiments.fit_settings import FitSettings, fit_settings
+from clmpt.experiments.predictor_search import chosen_predictor_stage, search_stages
 from clmpt.experiments.recipes import Fitting
 from clmpt.experiments.stage_builders import (
     TRAINED,
@@ -32,7 +32,6 @@ from clmpt.experiments.stage_builders import (
     Measured,
     Stage,
     perform,
-    predictor_stage,
     reasoner_stage,
     report_stages,
 )
@@ -188,8 +187,9 @@ def fit_stages(graph: KnowledgeGraph, settings: FitSettings, out: Path) -> list[
     trained = len(TRAINED_SHAPES) * settings.fitting.queries
     found: list[Stage] = []
     if predictor:
-        work = pretraining_work(graph, before)
-        found.append(predictor_stage(graph, before, predictor, source, work))
+        tries = settings.fitting.tries if has_facts(graph, "valid") else 1
+        found += search_stages(graph, before, tries, out, source)
+        found.append(chosen_predictor_stage(graph, before, tries, out, predictor, source))
     found.append(_training_queries(graph, settings, out / TRAIN_QUERIES))
     found.append(
         reasoner_stage(

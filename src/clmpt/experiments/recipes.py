@@ -35,6 +35,9 @@ class Fitting(Settings):
     )
     queries: int = setting(0, "maximum training queries per shape; 0: by graph size", least=0)
     test_queries: int = setting(200, "maximum test queries per shape", least=1)
+    tries: int = setting(
+        0, "regularisations of the predictor to try; 1: none; 0: by graph size", least=0, most=4
+    )
     seed: int = setting(0, "same seed, same numbers; for every stage without its own", least=0)
 
 

@@ -61,10 +61,13 @@ def perform(stages: Sequence[Stage], progress: ReportProgress) -> None:
 
 
 def predictor_stage(
-    graph: KnowledgeGraph, settings: Pretraining, path: Path, source: str, work: Work
+    graph: KnowledgeGraph,
+    settings: Pretraining,
+    path: Path,
+    source: str,
+    work: Work,
+    name: str = "pre-training",
 ) -> Stage:
-    name = "pre-training"
-
     def run(progress: ReportProgress) -> None:
         _follow(name, pretrain(graph, settings, path, source), progress)
 

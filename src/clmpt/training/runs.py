@@ -22,7 +22,7 @@ from clmpt.graph.splits import FULL, OBSERVED, has_facts, train_split
 from clmpt.graph.stored_names import StoredNames
 from clmpt.predictors.calibration import calibrate, hidden_share, is_calibrated
 from clmpt.predictors.predictor import EmbeddingPredictor, fresh_predictor
-from clmpt.predictors.predictor_folder import replace_predictor
+from clmpt.predictors.predictor_folder import open_predictor, replace_predictor
 from clmpt.queries.links import links_of
 from clmpt.queries.store import QueryGroup, QuerySet
 from clmpt.reasoners.answer_calibration import AnswerCalibration, calibrate_answers
@@ -77,7 +77,6 @@ def pretrain(
 
     def keep(about: dict[str, Any]) -> None:
         same = {"settings": asdict(settings), "graph": graph.identity}
-        calibrate(learner.result, graph, settings.seed)
         replace_predictor(run.path, learner.result, {**same, **about})
 
     course = Course(
@@ -91,6 +90,15 @@ def pretrain(
         save_seconds,
     )
     yield from follow(run, learner, course)
+    _calibrate_stored(run.path, graph, settings)
+
+
+def _calibrate_stored(folder: Path, graph: KnowledgeGraph, settings: Pretraining) -> None:
+    """Calibrates the best weights, once. If a kill prevents it, `train` makes up for it."""
+    stored = open_predictor(folder, trust=[settings.model])
+    calibrate(stored.predictor, graph, settings.seed)
+    about = {key: value for key, value in stored.about.items() if key not in ("format", "model")}
+    replace_predictor(folder, stored.predictor, about)
 
 
 def train(
