@@ -22,6 +22,7 @@ from typing import Any
 import clmpt
 from clmpt.errors import DataError
 from clmpt.storage.files import (
+    cannot_write,
     clear_unfinished,
     new_file,
     new_folder,
@@ -134,10 +135,13 @@ class RunFolder:
     # --- log --------------------------------------------------------------------------------------
 
     def log(self, **record: Any) -> None:
-        with (self.path / _LOG).open("a", encoding="utf-8") as file:
-            file.write(json.dumps(record, allow_nan=False) + "\n")
-            file.flush()
-            os.fsync(file.fileno())
+        try:
+            with (self.path / _LOG).open("a", encoding="utf-8") as file:
+                file.write(json.dumps(record, allow_nan=False) + "\n")
+                file.flush()
+                os.fsync(file.fileno())
+        except OSError as error:
+            raise cannot_write(self.path / _LOG, error) from None
 
     @property
     def log_size(self) -> int:
