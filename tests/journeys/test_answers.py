@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -86,7 +87,7 @@ def test_json_has_probability_status_and_evidence(world_model: Path, capsys: Cap
             wanted = {"head", "relation", "tail", "negated", "status", "probability"}
             assert set(atom) == wanted
             assert atom["status"] in ("known", "hidden", "predicted", "absent")
-            assert atom["negated"] == (atom["status"] == "absent")
+            assert atom["negated"] or atom["status"] != "absent"
         assert [atom["relation"] for atom in answer["evidence"]].count("borders") == 2
 
 
@@ -123,6 +124,10 @@ def test_questions_without_constants_are_answered_from_facts_or_refused(
     found = clmpt.load(world_model, "cpu", reasoner="truth-values").ask(question, limit=2000)
     assert found.known == len(solve(question, clmpt.load(world_model, "cpu").graph))
     assert any(answer.status == "predicted" for answer in found)
+    model = clmpt.load(world_model, "cpu", reasoner="clmpt")
+    usual = Answerer(replace(model.asked, insisted=False), model.graph).ask(question, limit=2000)
+    assert [answer.entity for answer in usual] == [answer.entity for answer in found]
+    assert any("truth values answer it" in note for note in usual.notes)
     assert main(["ask", str(world_model), question, "--reasoner", "clmpt"]) == 2
     assert "--reasoner truth-values" in capsys.readouterr().err
 

@@ -89,14 +89,14 @@ class Answerer:
         query = parse(question) if isinstance(question, str) else question
         most = next(one for one in (limit, query.limit, _ANSWERS) if one is not None)
         bound = self.graph.bind(query)
-        self.asked.check(bound)
-        (scores_E,) = self.reasoner.score([QueryGroup.single(bound)]).cpu()
+        asked, notes = self.asked.able_to(bound)
+        (scores_E,) = asked.reasoner.score([QueryGroup.single(bound)]).cpu()
         if bool(scores_E.isnan().any()):
             raise DataError("The model's scores are not finite. Its training failed.")
         choice = Choice(most, only, at_least, refuted)
-        chances = self.asked.chances(bound, scores_E[None])
+        chances = asked.chances(bound, scores_E[None])
         chance_E = None if chances is None else chances[0]
-        possible_E = self.asked.possible(scores_E)
+        possible_E = asked.possible(scores_E)
         judged = judge(
             *(bound, self.graph, self.trained_on, scores_E, chance_E, possible_E, choice)
         )
@@ -113,7 +113,7 @@ class Answerer:
             )
             for entity, status, probability in judged.listed
         )
-        notes = self.reasoner.notes(bound)
+        notes += asked.reasoner.notes(bound)
         return Answers(query, found, judged.known, notes, judged.refuted)
 
     def _explainer(

@@ -15,7 +15,8 @@ from clmpt.logic.formula import Query
 # predicted: does not follow from the graph's facts.
 # refuted: cannot be, because a known fact contradicts it; listed on request only.
 Status = Literal["known", "hidden", "predicted", "refuted"]
-# Of an atom. absent: a negated one that the graph lacks.
+# Of an atom. absent: a negated one that the graph lacks. A negated one is hidden if a fact that was
+# held out from training says otherwise.
 AtomStatus = Literal["known", "hidden", "predicted", "absent"]
 
 
@@ -36,6 +37,8 @@ class EvidenceAtom:
 
     def __str__(self) -> str:
         text = f"{self.head} {self.relation} {self.tail}"
+        if self.negated and self.status == "hidden":
+            return f"not: {text} (but a held-out fact says so)"
         if self.negated:
             sure = "" if self.probability is None else f", {self.probability:.0%} sure"
             return f"not: {text} (no such fact{sure})"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import torch
@@ -49,6 +49,7 @@ class AskedModel:
     name: str  # of the reasoner, among those that the model has
     truth: TruthValueReasoner | None = None
     calibrations: Mapping[str, AnswerCalibration] = field(default_factory=dict)  # by name
+    insisted: bool = False  # the user chose this reasoner, and gets no other
 
     @property
     def calibration(self) -> AnswerCalibration | None:
@@ -59,11 +60,15 @@ class AskedModel:
         """Whether it can answer questions without constants: from facts, not from embeddings."""
         return bool(getattr(self.reasoner, "from_facts", False))
 
-    def check(self, query: Query) -> None:
-        """Refuses a question without constants, whose answers would be arbitrary."""
+    def able_to(self, query: Query) -> tuple[AskedModel, tuple[str, ...]]:
+        """Itself, or truth values for a question without constants, whose answers would be
+        arbitrary otherwise; and a note that says so. Refuses if the user insists."""
         graphs = query_graphs(query).alternatives
         if self.from_facts or all(_has_constant(graph) for graph in graphs):
-            return
+            return self, ()
+        if self.truth is not None and not self.insisted:
+            able = replace(self, reasoner=self.truth, name=TRUTH_VALUES)
+            return able, ("The question names no entity to start from: truth values answer it.",)
         raise UnsupportedQuery(
             f"{self.reasoner.name} starts from the entities that a question names, and no atom "
             "that must hold names one here",
@@ -111,13 +116,14 @@ def open_model(
         name = wanted or usual
         truth = own[TRUTH_VALUES]
         assert isinstance(truth, TruthValueReasoner)
-        return AskedModel(_chosen(own, name), name, truth), None
+        return AskedModel(_chosen(own, name), name, truth, insisted=wanted is not None), None
     stored = open_reasoner(weights, graph, device, trust)
     parts = reasoners_of(stored.model, seen)
     name = wanted or choice_in(folder) or REASONERS.name_of(type(stored.model))
     evident = parts.get(TRUTH_VALUES)
     assert evident is None or isinstance(evident, TruthValueReasoner)
-    return AskedModel(_chosen(parts, name), name, evident, calibrations_in(weights)), stored
+    reasoner, insisted = _chosen(parts, name), wanted is not None
+    return AskedModel(reasoner, name, evident, calibrations_in(weights), insisted), stored
 
 
 def reasoners_of(model: ReasonerModel, seen: KnowledgeGraph) -> dict[str, Reasoner]:

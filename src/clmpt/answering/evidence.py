@@ -44,9 +44,17 @@ class Explainer:
             self.graph.relations.label(relation),
             self._text(tail),
             negated,
-            "absent" if negated else self._status(head, relation, tail),
+            self._negated_status(head, relation, tail)
+            if negated
+            else self._status(head, relation, tail),
             value,
         )
+
+    def _negated_status(
+        self, head: int | Variable, relation: int, tail: int | Variable
+    ) -> AtomStatus:
+        """Absent, unless a fact that was held out from training says otherwise."""
+        return "hidden" if self._status(head, relation, tail) == "hidden" else "absent"
 
     def _text(self, end: int | Variable) -> str:
         return f"?{end.name}" if isinstance(end, Variable) else self.graph.entities.label(end)
