@@ -16,7 +16,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from clmpt.compute.chunks import rows_at_once
 from clmpt.predictors.calibration import log_likelihood
 from clmpt.queries.store import QueryGroup
 from clmpt.reasoners.question_kinds import KINDS, kind_of
@@ -25,6 +24,7 @@ from clmpt.reasoners.reasoner import Reasoner
 # Shapes: Q queries, E entities, X candidates, K kinds of questions
 
 _CANDIDATES = 30  # the best ones of a query
+_AT_ONCE = 64  # queries
 _SHRINKAGE = 1.0  # how strongly kinds are pulled towards each other
 _PRIOR = 0.01  # how strongly all are pulled towards probabilities as they are: without data
 _FLATTEST = 0.05  # a better score is never less likely
@@ -77,11 +77,9 @@ def calibrate_answers(
 def _candidates(reasoner: Reasoner, group: QueryGroup) -> tuple[Tensor, Tensor, Tensor]:
     """The best candidates of each query that are not known answers, and which are hidden ones."""
     strength, true = [], []
-    step = 64
-    for start in range(0, len(group), step):
-        part = group.take(slice(start, start + step))
+    for start in range(0, len(group), _AT_ONCE):
+        part = group.take(slice(start, start + _AT_ONCE))
         scores_QE = reasoner.score([part]).cpu()
-        step = min(1024, rows_at_once(scores_QE.shape[1]))
         strength_QE = strengths(reasoner, scores_QE)
         strength_QE[part.easy.owners, np.asarray(part.easy.entities, np.int64)] = -torch.inf
         true_QE = torch.zeros_like(strength_QE, dtype=torch.bool)
