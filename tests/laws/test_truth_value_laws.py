@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from clmpt.graph.knowledge_graph import KnowledgeGraph
 from clmpt.logic.formula import Atom, Id, Query, Term, Variable
 from clmpt.logic.normal_form import Pattern
+from clmpt.logic.parser import parse
 from clmpt.queries.store import QueryGroup
 from clmpt.reasoners.truth_values.deriving import derive
 from clmpt.reasoners.truth_values.truth_values import TruthValueReasoner
@@ -89,6 +90,59 @@ def test_without_predictions_they_are_the_exact_answers(
     (found,) = reasoner_of(graph, nothing, 1.0).score([QueryGroup.single(bound)]).tolist()
     answers = solve(bound, graph)
     assert found == [float(entity in answers) for entity in range(SIZE)]
+
+
+def uniting(graph: KnowledgeGraph, matrices: Matrices) -> TruthValueReasoner:
+    return TruthValueReasoner(DenseRows(graph.index, matrices), graph, 1.0, unites=True)
+
+
+@settings(max_examples=200, deadline=None)
+@given(graphs(), queries(), likely_links())
+def test_uniting_values_is_never_less_than_their_maximum(
+    graph: KnowledgeGraph, query: Query, likely: Matrices
+) -> None:
+    bound, matrices = graph.bind(query), with_facts(graph, likely)
+    if any(part.absent for part in bound.patterns):
+        return
+    (best,) = reasoner_of(graph, matrices, 1.0).score([QueryGroup.single(bound)]).tolist()
+    (found,) = uniting(graph, matrices).score([QueryGroup.single(bound)]).tolist()
+    assert [value > 0 for value in found] == [value > 0 for value in best]
+    assert all(u >= m - 2e-4 for u, m in zip(found, best, strict=True))
+    assert max(found) <= 1
+
+
+@settings(max_examples=100, deadline=None)
+@given(graphs(), likely_links(), st.integers(0, SIZE - 1), st.integers(0, SIZE - 1))
+def test_united_values_of_paths_and_negated_parts(
+    graph: KnowledgeGraph, likely: Matrices, a: int, b: int
+) -> None:
+    matrices = np.minimum(with_facts(graph, likely), 0.9)  # away from the cap
+    r, s = matrices[0].astype(float), matrices[1].astype(float)
+
+    def some(values_YX: np.ndarray) -> np.ndarray:
+        return 1 - np.prod(1 - values_YX, axis=0)
+
+    two = some(r[a][:, None] * s)
+    expected = {
+        f"?x : r0(#{a}, ?y) & r1(?y, ?x)": two,
+        f"?x : r0(#{a}, ?y) & r1(?y, ?z) & r0(?z, ?x)": some(two[:, None] * r),
+        f"?x : r0(#{a}, ?y) & r1(?y, ?x) & r0(#{b}, ?x)": two * r[b],
+        f"?x : r0(#{b}, ?x) & !exists ?y (r0(#{a}, ?y) & r1(?y, ?x))": r[b] * (1 - two),
+        f"?x : r0(#{a}, ?y) & r1(?y, ?x) & r0(?y, ?x)": some(r[a][:, None] * s * r),
+    }
+    reasoner = uniting(graph, matrices.astype(np.float32))
+    for text, values in expected.items():
+        query = Query(parse(text).free, parse(text).body)
+        (found,) = reasoner.score([QueryGroup.single(_by_ids(query))]).tolist()
+        assert found == pytest.approx(values.tolist(), abs=1e-5), text
+
+
+def _by_ids(query: Query) -> Query:
+    """Relations r0 and r1, and entities #n, by number whatever the graph calls them."""
+    return query.replace(
+        lambda symbol: symbol if isinstance(symbol, Id) else Id(int(str(symbol.text)[1:])),
+        lambda symbol: symbol if isinstance(symbol, Id) else Id(int(str(symbol.text)[1:])),
+    )
 
 
 @settings(max_examples=200, deadline=None)

@@ -3,7 +3,8 @@
 An entity's score is the truth value of the best way to fill the other variables: the product over
 the atoms of 1 for a known fact and of the predictor's probability for any other, where a negated
 part counts 1 - min(1, s x). Alternatives of an *or* are united by their maximum, or by
-1 - Π (1 - x). Nothing is trained; s is chosen on validation queries.
+1 - Π (1 - x), and so are the values of a variable. Nothing is trained; s is chosen on validation
+queries.
 """
 
 from __future__ import annotations
@@ -59,6 +60,7 @@ class TruthValueSettings(Settings):
     )
     negation: float = setting(0.0, "s of 1 - min(1, s x); 0: tuned on validation queries", least=0)
     union: Literal["max", "noisy-or"] = setting("max", "of alternatives")
+    some: Literal["max", "noisy-or"] = setting("max", "over the values of a variable")
     sources: int = setting(
         32, "likeliest values of a variable followed along predicted links; 0: all", least=0
     )
@@ -97,7 +99,10 @@ class TruthValues(ReasonerModel):
             getattr(torch, settings.row_precision),
         )
         effort = Effort(settings.sources, _SCANNED, _ENTRIES, settings.threshold)
-        return TruthValueReasoner(rows, self.graph, float(self.scale), settings.union, effort)
+        return TruthValueReasoner(
+            *(rows, self.graph, float(self.scale), settings.union, effort),
+            unites=settings.some == "noisy-or",
+        )
 
     def tune(self, queries: Sequence[QueryGroup]) -> None:
         """Chooses the scale of negation by the mean MRR over queries with negation, once."""
@@ -144,9 +149,10 @@ class TruthValueReasoner:
         scale: float,
         union: Literal["max", "noisy-or"] = "max",
         effort: Effort = EVERYTHING,
+        unites: bool = False,
     ) -> None:
         self.source, self.graph, self.union = source, graph, union
-        self.engine = ValueEngine(source, scale, effort)
+        self.engine = ValueEngine(source, scale, effort, unites=unites)
 
     def score(self, groups: Sequence[QueryGroup]) -> Tensor:
         return self.score_with_bounds(groups)[0]

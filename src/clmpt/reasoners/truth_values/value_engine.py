@@ -1,9 +1,9 @@
 """Runs a plan with truth values in place of facts, over many queries of one shape at once.
 
-The steps are those of the exact solver: *and* multiplies, *some* takes the maximum, *not* is
-1 - min(1, s x). A table has a value per row; a variable that is no longer needed is forgotten by
-keeping the best rows. On a tree this passes vectors of values towards the free variable; with
-cycles, tables have several columns, which conditions on their values.
+The steps are those of the exact solver: *and* multiplies, *some* takes the maximum (or, a setting,
+1 - Π (1 - x)), *not* is 1 - min(1, s x). A table has a value per row; a variable that is no longer
+needed is forgotten by keeping the best rows. On a tree this passes vectors of values towards the
+free variable; with cycles, tables have several columns, which conditions on their values.
 
 Work is limited where it would grow with the number of entities: only the likeliest values of a
 variable are followed along predicted links, the others along known facts alone. `bound_B` of a
@@ -26,6 +26,8 @@ from clmpt.reasoners.truth_values.value_tables import (
     best_values,
     concatenated,
     join_keys,
+    noisy_or,
+    united_values,
 )
 from clmpt.symbolic.engine import SlotValues
 from clmpt.symbolic.plan import (
@@ -65,12 +67,15 @@ EVERYTHING = Effort()
 @dataclass(frozen=True)
 class ValueEngine:
     """`derivations` is how many of the best ways to fill the other variables are kept for each
-    value of the outputs, with the values they fill in; 0 keeps values only."""
+    value of the outputs, with the values they fill in; 0 keeps values only. With `unites`, *some*
+    is 1 - Π (1 - x) instead of the maximum, except where derivations are kept; the bound then holds
+    for each value that is left out, not for all of them together."""
 
     source: TruthRows
     scale: float
     effort: Effort = EVERYTHING
     derivations: int = 0
+    unites: bool = False
 
     def run(
         self, plan: Plan, batch: SlotValues, predicts_B: Bools | None = None
@@ -82,6 +87,14 @@ class ValueEngine:
         if predicts_B is None:
             predicts_B = np.ones(len(batch), np.bool_)
         return ValueRun(self, plan, batch, predicts_B).result()
+
+    def some(self, own_N: AnyInts, value_N: Values, count: int) -> Values:
+        """The value of *some* over the values of each owner."""
+        if self.unites:
+            return noisy_or(own_N, value_N, count)
+        found_U = np.zeros(count, np.float32)
+        np.maximum.at(found_U, own_N, value_N)
+        return found_U
 
     def negated(self, value_N: Values) -> Values:
         found_N: Values = (1 - np.minimum(1, self.scale * value_N)).astype(np.float32)
@@ -302,6 +315,8 @@ class ValueRun:
 
     def forget(self, table: ValueTable, keep: tuple[Variable, ...]) -> ValueTable:
         """The best rows for each value of the kept variables."""
+        if self.engine.unites and not self.engine.derivations:
+            return united_values(table, keep, (self.queries, self.entities))
         if not self.engine.derivations and len(keep) == 1:
             return best_values(table, keep[0], (self.queries, self.entities))
         return best_rows(table, keep, self.engine.derivations)
@@ -324,9 +339,7 @@ class ValueRun:
 
     def by_query(self, step: Refuse) -> Values:
         found = self.inner(step.plan, self.batch, self.predicts_B)
-        value_B = np.zeros(self.queries, np.float32)
-        np.maximum.at(value_B, found.query_N, found.value_N)
-        return value_B
+        return self.engine.some(found.query_N, found.value_N, self.queries)
 
     def inner(self, plan: Plan, batch: SlotValues, predicts_B: Bools) -> ValueTable:
         return replace(self.engine, derivations=0).run(plan, batch, predicts_B)[0]
@@ -356,9 +369,7 @@ class ValueRun:
         outer = [table.columns[variable][:, None] for variable in step.outer]
         batch = SlotValues(np.hstack([known, *outer]), self.batch.relations_BR[table.query_N])
         found = self.inner(step.plan, batch, self.predicts_B[table.query_N] & chosen_N)
-        value_N = np.zeros(len(table), np.float32)
-        np.maximum.at(value_N, found.query_N, found.value_N)
-        return value_N
+        return self.engine.some(found.query_N, found.value_N, len(table))
 
 
 def reads_forwards(edge: SlotEdge, order: list[Variable]) -> bool:

@@ -10,6 +10,7 @@ import torch
 
 from clmpt.graph.edges import AnyInts, Bools, Ints
 from clmpt.logic.formula import Variable
+from clmpt.predictors.calibration import MOST
 from clmpt.reasoners.truth_values.rows import Values
 from clmpt.symbolic.tables import codes, firsts
 
@@ -109,6 +110,32 @@ def best_values(table: ValueTable, keep: Variable, size: tuple[int, int]) -> Val
     found = np.flatnonzero(flat)
     query_N, entity_N = np.divmod(found, entities)
     return ValueTable(query_N, {keep: entity_N}, flat[found], {})
+
+
+def united_values(
+    table: ValueTable, keep: tuple[Variable, ...], size: tuple[int, int]
+) -> ValueTable:
+    """1 - Π (1 - x) over the rows for each value of the kept variables."""
+    columns = [table.query_N, *(table.columns[variable] for variable in keep)]
+    code_N = codes(columns, [size[0], *(size[1] for _ in keep)])
+    if code_N is not None and len(keep) == 1:
+        value_QE = noisy_or(code_N, table.value_N, size[0] * size[1])
+        at = np.flatnonzero(value_QE)
+        return ValueTable(at // size[1], {keep[0]: at % size[1]}, value_QE[at], {})
+    if code_N is None:
+        code_N = np.unique(np.stack(columns, axis=1), axis=0, return_inverse=True)[1].reshape(-1)
+    _, first_U, own_N = np.unique(code_N, return_index=True, return_inverse=True)
+    found = table.take(first_U)
+    value_U = noisy_or(own_N.reshape(-1), table.value_N, len(first_U))
+    return ValueTable(found.query_N, {v: found.columns[v] for v in keep}, value_U, {})
+
+
+def noisy_or(own_N: AnyInts, value_N: Values, count: int) -> Values:
+    """1 - Π (1 - x) over the values of each owner; 1 counts as almost 1, so that more of them are
+    more. Values without an owner are 0."""
+    false_N = np.log1p(-np.minimum(value_N.astype(np.float64), MOST))
+    found_U: Values = -np.expm1(np.bincount(own_N, false_N, count))
+    return found_U.astype(np.float32)
 
 
 def concatenated(parts: list[ValueTable], variables: tuple[Variable, ...]) -> ValueTable:
