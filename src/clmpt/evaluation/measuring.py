@@ -59,12 +59,11 @@ def evaluate(
     return Report(name or reasoner.name, tuple(shapes), observed, about or {})
 
 
-def mean_mrr(scores_QE: Tensor, group: QueryGroup) -> float:
-    """The mean MRR of a group's queries with hard answers; the scores are overwritten."""
-    sums = _Sums()
-    known = united(group.easy, group.hard)
-    sums.add(filtered_ranks(scores_QE, group.hard, known), group.hard.owners)
-    return sums.figures().mrr
+def mrr_by_query(scores_QE: Tensor, group: QueryGroup) -> Floats:
+    """The MRR of each of a group's queries with hard answers; the scores are overwritten."""
+    ranks_T = filtered_ranks(scores_QE, group.hard, united(group.easy, group.hard))
+    _, owner_T = np.unique(group.hard.owners, return_inverse=True)
+    return np.bincount(owner_T, 1 / ranks_T) / np.bincount(owner_T)
 
 
 def _result(

@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from clmpt.evaluation.measuring import mean_mrr
+from clmpt.evaluation.measuring import mrr_by_query
 from clmpt.logic.formula import Query
 from clmpt.predictors.predictor import EmbeddingPredictor
 from clmpt.queries.store import QueryGroup
@@ -37,7 +37,7 @@ from clmpt.registry import REASONERS
 # Shapes: Q queries, E entities, K kinds of questions
 
 WEIGHTS = (0.0, 0.03, 0.06, 0.1, 0.2, 0.3, 0.5)
-_LEAST = 1e-6  # ε: what truth values find impossible is left to the other reasoner
+_LEAST = 1e-5  # ε: what truth values find impossible is left to the other reasoner
 
 
 class HybridReasoner:
@@ -116,16 +116,21 @@ class WithTruthValues(GradientModel):
 
 
 def best_weights(hybrid: HybridReasoner, queries: Sequence[QueryGroup]) -> list[float]:
-    """The weight of the trained reasoner for each kind of question, by the mean MRR over groups; 0
+    """The weight of the trained reasoner for each kind of question: the one that gains most in mean
+    MRR over groups, after one standard error is taken off, so that chance alone does not choose; 0
     for kinds that do not occur."""
-    figures = np.zeros((len(KINDS), len(WEIGHTS)))
+    gain = np.zeros((len(KINDS), len(WEIGHTS)))
+    variance = np.zeros_like(gain)
     for group in queries:
+        kind = kind_of(group.template)
         log_QE = hybrid.truth.score([group]).add_(_LEAST).log_()
         other_QE = hybrid.other_strengths(hybrid.other.score([group]).cpu())
+        alone_Q = mrr_by_query(log_QE.clone(), group)
         for number, weight in enumerate(WEIGHTS):
-            found = mean_mrr(log_QE + weight * other_QE, group)
-            figures[kind_of(group.template), number] += found
-    return [WEIGHTS[int(best)] for best in figures.argmax(1)]
+            gained_Q = mrr_by_query(log_QE + weight * other_QE, group) - alone_Q
+            gain[kind, number] += gained_Q.mean()
+            variance[kind, number] += gained_Q.var() / len(gained_Q)
+    return [WEIGHTS[int(best)] for best in (gain - np.sqrt(variance)).argmax(1)]
 
 
 @dataclass(frozen=True)
