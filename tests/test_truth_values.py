@@ -27,9 +27,8 @@ def small_graph() -> KnowledgeGraph:
 
 
 def even_predictor(graph: KnowledgeGraph) -> EmbeddingPredictor:
-    """Every score is 0, so every softmax is a third."""
-    zeros = torch.zeros(len(graph.entities), 2)
-    return DistMult(zeros, torch.zeros(2, 2), torch.tensor([1]))
+    """Every score is 1, so every softmax is a third."""
+    return DistMult(torch.ones(len(graph.entities), 1), torch.ones(2, 1), torch.tensor([1]))
 
 
 def row(rows: PredictedRows, entity: int, directed: int) -> dict[int, float]:

@@ -127,7 +127,7 @@ class Pretraining(Settings):
 class Training(Settings):
     """How a reasoner is trained. Its architecture and loss have a table of their own."""
 
-    epochs: int = setting(10, "maximum passes over the queries", least=1)
+    epochs: int = setting(10, "maximum passes over the queries", least=0)
     steps: int = setting(0, "stop after this many steps; 0: no limit but the epochs", least=0)
     batch: int = setting(512, "queries per step", least=1)
     mixing: Literal["all", "shape"] = setting("all", "batches of all shapes, or of one shape each")

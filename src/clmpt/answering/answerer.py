@@ -50,18 +50,23 @@ class Answerer:
         """Opens a folder made by `fit` or `save`, or a checkpoint of a reasoner or a predictor.
 
         `reasoner` chooses one of those that the folder has, by default the one that `fit` found
-        best; a predictor alone answers by truth values. A checkpoint's graph is where it was in
-        training, unless given. Classes outside this installation are imported only if `trust`
+        best; a predictor alone answers by truth values. The graph is the model's own, unless a
+        newer state of it is given: then its facts count, and the answers' notes name what is new
+        to the model. Classes outside this installation are imported only if `trust`
         names them.
         """
         known = open_graph(graph or graph_of(folder))
-        asked, stored = open_model(folder, known, find_device(device), trust, reasoner)
+        asked, stored = open_model(
+            folder, known, find_device(device), trust, reasoner, newer=graph is not None
+        )
         return cls(asked, known, stored)
 
     def save(self, folder: str | Path) -> None:
         """Saves the model and its graph to a new folder, which can be moved elsewhere."""
         if self.stored is None:
             raise DataError("Only a trained reasoner can be saved with its graph.")
+        if self.asked.new:
+            raise DataError("The graph is newer than the model. Update it with 'clmpt fit' first.")
         with new_folder(Path(folder)) as scratch:
             self.graph.save(scratch / GRAPH)
             (scratch / REASONER).mkdir()
@@ -114,6 +119,8 @@ class Answerer:
             for entity, status, probability in judged.listed
         )
         notes += asked.reasoner.notes(bound)
+        if asked.new:
+            notes += (asked.new.note,)
         return Answers(query, found, judged.known, notes, judged.refuted)
 
     def _explainer(

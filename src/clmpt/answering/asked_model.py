@@ -10,12 +10,14 @@ import torch
 from torch import Tensor
 
 from clmpt.answering.model_folder import choice_in, weights_in
+from clmpt.answering.new_names import NewNames
 from clmpt.errors import SettingError, UnsupportedQuery
 from clmpt.graph.knowledge_graph import KnowledgeGraph
 from clmpt.graph.splits import train_split
 from clmpt.logic.formula import Query
 from clmpt.logic.query_graph import QueryGraph, query_graphs
 from clmpt.predictors.calibration import is_calibrated
+from clmpt.predictors.carrying_over import on_newer_graph
 from clmpt.predictors.predictor import EmbeddingPredictor
 from clmpt.predictors.predictor_folder import open_predictor
 from clmpt.reasoners.answer_calibration import AnswerCalibration
@@ -50,6 +52,7 @@ class AskedModel:
     truth: TruthValueReasoner | None = None
     calibrations: Mapping[str, AnswerCalibration] = field(default_factory=dict)  # by name
     insisted: bool = False  # the user chose this reasoner, and gets no other
+    new: NewNames | None = None  # what a newer graph has that the model does not know
 
     @property
     def calibration(self) -> AnswerCalibration | None:
@@ -61,14 +64,23 @@ class AskedModel:
         return bool(getattr(self.reasoner, "from_facts", False))
 
     def able_to(self, query: Query) -> tuple[AskedModel, tuple[str, ...]]:
-        """Itself, or truth values for a question without constants, whose answers would be
-        arbitrary otherwise; and a note that says so. Refuses if the user insists."""
+        """Itself, or truth values for a question whose answers would be arbitrary otherwise,
+        because it has no constants or names what is new to the model; and a note that says so.
+        Refuses if the user insists."""
+        new = self.new.in_query(query) if self.new else []
         graphs = query_graphs(query).alternatives
-        if self.from_facts or all(_has_constant(graph) for graph in graphs):
+        starts = all(_has_constant(graph) for graph in graphs)
+        if (self.from_facts or starts) and (not new or self.name == TRUTH_VALUES):
             return self, ()
         if self.truth is not None and not self.insisted:
             able = replace(self, reasoner=self.truth, name=TRUTH_VALUES)
-            return able, ("The question names no entity to start from: truth values answer it.",)
+            why = f"{_listed(new)} is new to the model" if new else "The question names no entity"
+            return able, (f"{why}{'' if new else ' to start from'}: truth values answer it.",)
+        if new:
+            raise UnsupportedQuery(
+                f"{_listed(new)} is new to the model: {self.reasoner.name} has not seen it",
+                "Ask truth values, which know its facts: --reasoner truth-values",
+            )
         raise UnsupportedQuery(
             f"{self.reasoner.name} starts from the entities that a question names, and no atom "
             "that must hold names one here",
@@ -82,9 +94,19 @@ class AskedModel:
             return self.calibration.probabilities(self.reasoner, scores_QE, kind_of(query))
         return scores_QE.clone() if isinstance(self.reasoner, TruthValueReasoner) else None
 
-    def possible(self, scores_E: Tensor) -> Tensor | None:
-        """Which entities have any truth at all; None if the reasoner cannot tell."""
-        return scores_E > 0 if isinstance(self.reasoner, TruthValueReasoner) else None
+    def possible(self, scores_E: Tensor) -> Tensor:
+        """Which entities may be predicted: those with any truth at all, or if the reasoner cannot
+        tell, those that it knows."""
+        if isinstance(self.reasoner, TruthValueReasoner):
+            return scores_E > 0
+        possible_E = torch.ones_like(scores_E, dtype=torch.bool)
+        if self.new:
+            possible_E[torch.from_numpy(self.new.entities)] = False
+        return possible_E
+
+
+def _listed(labels: list[str]) -> str:
+    return " and ".join(f"'{label}'" for label in labels)
 
 
 def _has_constant(graph: QueryGraph) -> bool:
@@ -103,31 +125,42 @@ def open_model(
     device: torch.device,
     trust: Collection[str] = (),
     wanted: str | None = None,
+    known: KnowledgeGraph | None = None,
+    newer: bool = False,
 ) -> tuple[AskedModel, StoredReasoner | None]:
     """The model in a folder, with the reasoner `wanted`: by default the one that `fit` chose, or
-    else the trained one; over a predictor alone, truth values if it is calibrated."""
+    else the trained one; over a predictor alone, truth values if it is calibrated. It may use the
+    facts in `known`, by default those of the training split. With `newer` the graph may have names
+    that the model does not know."""
     weights = weights_in(folder)
-    seen = graph.view(train_split(graph))
+    seen = known or graph.view(train_split(graph))
     if not is_reasoner(weights):
         found = open_predictor(weights, device, trust)
-        found.names.check_graph(graph)
-        own = over_predictor(found.predictor, seen)
-        usual = TRUTH_VALUES if is_calibrated(found.predictor) else BEAM_SEARCH
+        predictor, new = found.predictor, None
+        if newer and not found.names.are_of(graph):
+            match = found.names.match(graph)
+            predictor, new = on_newer_graph(predictor, match), NewNames.of(graph, match)
+        else:
+            found.names.check_graph(graph)
+        own = over_predictor(predictor, seen)
+        usual = TRUTH_VALUES if is_calibrated(predictor) else BEAM_SEARCH
         name = wanted or usual
         truth = own[TRUTH_VALUES]
         assert isinstance(truth, TruthValueReasoner)
-        return AskedModel(_chosen(own, name), name, truth, insisted=wanted is not None), None
-    stored = open_reasoner(weights, graph, device, trust)
+        insisted = wanted is not None
+        return AskedModel(_chosen(own, name), name, truth, insisted=insisted, new=new), None
+    stored = open_reasoner(weights, graph, device, trust, seen, newer)
     parts = reasoners_of(stored.model, seen)
     name = wanted or choice_in(folder) or REASONERS.name_of(type(stored.model))
     evident = parts.get(TRUTH_VALUES)
     assert evident is None or isinstance(evident, TruthValueReasoner)
     reasoner, insisted = _chosen(parts, name), wanted is not None
-    return AskedModel(reasoner, name, evident, calibrations_in(weights), insisted), stored
+    new = NewNames.of(graph, stored.match) if stored.match else None
+    return AskedModel(reasoner, name, evident, calibrations_in(weights), insisted, new), stored
 
 
 def reasoners_of(model: ReasonerModel, seen: KnowledgeGraph) -> dict[str, Reasoner]:
-    """All reasoners that a model offers, by name; `seen` are the facts it was trained on."""
+    """All reasoners that a model offers, by name; `seen` are the facts it may use."""
     found: dict[str, Reasoner] = {REASONERS.name_of(type(model)): model.reasoner(), **model.parts()}
     before = model.untrained_predictor
     return {**(over_predictor(before, seen) if before else {}), **found}

@@ -52,7 +52,7 @@ def judge(
     trained_on: KnowledgeGraph,
     scores_E: Tensor,
     chance_E: Tensor | None,
-    possible_E: Tensor | None,
+    possible_E: Tensor,
     choice: Choice,
 ) -> Judged:
     """Certain answers first, then the others by score; what facts refute is left out."""
@@ -61,8 +61,7 @@ def judge(
     order_E = np.argsort(-scores_E.numpy(), kind="stable")
     other_E = np.ones(len(order_E), np.bool_)
     other_E[_ids({*follows, *ruled_out})] = False
-    if possible_E is not None:
-        other_E &= possible_E.numpy()
+    other_E &= possible_E.numpy()
     groups: dict[Status, Ints] = {
         "known": _within(order_E, follows & seen),
         "hidden": _within(order_E, follows - seen),

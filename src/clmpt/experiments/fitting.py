@@ -20,6 +20,7 @@ from clmpt.experiments.costs import (
     Work,
     idle_peak,
     predictor_width,
+    pretraining_work,
     sampling_work,
     training_work,
 )
@@ -32,8 +33,20 @@ from clmpt.experiments.stage_builders import (
     Measured,
     Stage,
     perform,
+    predictor_stage,
     reasoner_stage,
     report_stages,
+)
+from clmpt.experiments.updating import (
+    PREDICTOR,
+    Previous,
+    exchange,
+    finish_exchange,
+    previous_fit,
+    previous_folder,
+    refuse_seen,
+    same_settings,
+    update_folder,
 )
 from clmpt.graph.knowledge_graph import KnowledgeGraph
 from clmpt.graph.opening import GRAPH, open_graph
@@ -46,9 +59,8 @@ from clmpt.queries.store import QuerySet
 from clmpt.registry import REASONERS
 from clmpt.sampling.making import make_queries, partial_folder
 from clmpt.sampling.sampler import MOST_HARD, Protocol
-from clmpt.storage.run_folder import RunFolder
+from clmpt.storage.run_folder import RunFolder, identity_of
 
-PREDICTOR = "predictor"
 TRAIN_QUERIES = "train.queries"
 TEST_QUERIES = "test.queries"
 REPORT = "report"
@@ -69,7 +81,9 @@ def fit(
 ) -> Answerer:
     """A model trained on the graph, in `folder`, which keeps the result of every stage.
 
-    The same call resumes an interrupted folder, and opens a finished one. Whatever is not in
+    The same call resumes an interrupted folder, and opens a finished one. If the graph has changed
+    since, the model is updated: training starts from it and takes a part of the time, and the model
+    before is kept in a folder next to it, `NAME.previous`. Whatever is not in
     `settings` (tables fitting, pretraining, reasoning and training, as in a recipe) is chosen by
     the size of the graph. A tenth of the facts is held out from training for evaluation; with
     `{"fitting": {"hide": 0}}` none is.
@@ -78,9 +92,18 @@ def fit(
     given = {name: dict(table) for name, table in (settings or {}).items()}
     for table in ("pretraining", "training"):
         given.setdefault(table, {}).setdefault("device", device)
-    return fit_in_stages(known, folder, fit_settings(known, given), progress=progress).answerer(
-        device
-    )
+    chosen = settings_for(known, Path(folder), given)
+    return fit_in_stages(known, folder, chosen, progress=progress).answerer(device)
+
+
+def settings_for(
+    graph: KnowledgeGraph, out: Path, given: Mapping[str, Mapping[str, Any]]
+) -> FitSettings:
+    """Those of a fit in `out`: chosen by the graph's size, or those of the model that is updated
+    there, and above them what is given."""
+    finish_exchange(out)
+    previous = previous_fit(out, graph)
+    return same_settings(previous, given) if previous else fit_settings(graph, given)
 
 
 @dataclass(frozen=True)
@@ -93,6 +116,7 @@ class Fitted:
     baseline: dict[str, Any] | None  # the same for beam search over the predictor alone
     parts: Mapping[str, dict[str, Any]]  # the same for each part of the model, by name
     chosen: str | None  # the reasoner that did best, which answers questions by default
+    previous: Path | None = None  # the model that was updated
 
     def answerer(self, device: str = "auto") -> Answerer:
         return Answerer.open(self.folder, device=device, trust=trusted_by(self.settings))
@@ -116,54 +140,73 @@ def fit_in_stages(
     """Trains a model on the graph in the folder `out`, or resumes there.
 
     See `divide` for what is held out. Ctrl-C and a kill lose a little time, nothing else. A
-    finished folder is returned at once.
+    finished folder is returned at once, or updated if the graph has changed.
     """
-    out, settings = Path(out), settings or fit_settings(graph)
-    run = begin_fit(graph, out, settings, source)
+    out = Path(out)
+    settings = settings or settings_for(graph, out, {})
+    run, previous = begin_fit(graph, out, settings, source)
     with run.alone():
         for name in (TRAIN_QUERIES, TEST_QUERIES):
-            if (out / name).exists():  # left behind if killed before cleaning up
-                shutil.rmtree(partial_folder(out / name), ignore_errors=True)
-        perform(fit_stages(KnowledgeGraph.open(out / GRAPH), settings, out), progress)
+            if (run.path / name).exists():  # left behind if killed before cleaning up
+                shutil.rmtree(partial_folder(run.path / name), ignore_errors=True)
+        divided = KnowledgeGraph.open(run.path / GRAPH)
+        perform(fit_stages(divided, settings, run.path, previous), progress)
         if not run.is_finished:
             run.finish({})
+    if previous:
+        exchange(out)
     paths = {name: one.report for name, one in reports_of(settings, out).items()}
     trained = next(iter(paths))
     found = {name: read_report(path) for name, path in paths.items() if is_report(path)}
     own, baseline = (found.pop(name, None) for name in (trained, BEAM_SEARCH))
-    return Fitted(out, settings, own, baseline, found, choice_in(out))
+    kept = previous_folder(out) if previous else None
+    return Fitted(out, settings, own, baseline, found, choice_in(out), kept)
 
 
 def begin_fit(
     graph: KnowledgeGraph, out: Path, settings: FitSettings, source: str = ""
-) -> RunFolder:
-    """The folder of a fit with the divided graph in it, new or resumed."""
+) -> tuple[RunFolder, Previous | None]:
+    """The folder of a fit with the divided graph in it, new or resumed; and the model in `out` that
+    it updates, in which case the folder is another one."""
     plain = settings.as_plain()
     for table in ("pretraining", "training"):
         plain[table].pop("device")  # a model trained on another device can be opened here
     identity = {"kind": "fit", **plain, "graph": graph.identity}
+    previous = previous_fit(out, graph)
+    if previous:
+        own = {**identity, "graph": identity_of(out)["graph"]}
+        RunFolder.find(out, own)  # rejects other settings
+        out = update_folder(out)
     run = RunFolder.resume(out, identity)
     if run is None:
-        divided = divide(graph, settings.fitting)
+        divided = divide(graph, settings.fitting, previous)
         run = RunFolder.create(out, identity, source, lambda folder: divided.save(folder / GRAPH))
-    return run
+    return run, previous
 
 
-def divide(graph: KnowledgeGraph, settings: Fitting) -> KnowledgeGraph:
+def divide(
+    graph: KnowledgeGraph, settings: Fitting, previous: Previous | None = None
+) -> KnowledgeGraph:
     """The graph with facts held out, or with all of them in one split.
 
-    A graph that already has facts in 'train' and in 'valid' or 'test' is not changed.
+    A graph that already has facts in 'train' and in 'valid' or 'test' is not changed. Of a graph
+    that was fitted before, no fact is held out that was trained on.
     """
     if has_facts(graph, "train") and (has_facts(graph, "valid") or has_facts(graph, "test")):
+        if previous:
+            refuse_seen(previous, graph)
         return graph
     if settings.hide:
-        return hold_out(graph, settings.hide, settings.seed)
+        before = previous.graph if previous else None
+        return hold_out(graph, settings.hide, settings.seed, before)
     return graph if len(graph.splits) == 1 else in_one_split(graph)
 
 
-def estimate(graph: KnowledgeGraph, settings: FitSettings) -> Estimate:
+def estimate(
+    graph: KnowledgeGraph, settings: FitSettings, previous: Previous | None = None
+) -> Estimate:
     """Time and memory of all stages on the CPU, from a short measurement of its speed."""
-    works = [stage.work for stage in fit_stages(graph, settings, Path())]
+    works = [stage.work for stage in fit_stages(graph, settings, Path(), previous)]
     peak = idle_peak()
     return Estimate(
         sum(work.seconds(peak) for work in works), int(max(work.memory for work in works))
@@ -178,23 +221,35 @@ def trusted_by(settings: FitSettings) -> list[str]:
 # --- the stages -----------------------------------------------------------------------------------
 
 
-def fit_stages(graph: KnowledgeGraph, settings: FitSettings, out: Path) -> list[Stage]:
+def fit_stages(
+    graph: KnowledgeGraph, settings: FitSettings, out: Path, previous: Previous | None = None
+) -> list[Stage]:
     """The stages of a fit, in order; `graph` is already divided."""
+    settings = previous.shortened(settings) if previous else settings
     before, model, after = settings.pretraining, settings.reasoning, settings.training
+    trust = trusted_by(settings)
     source, held_out = str((out / GRAPH).resolve()), held_out_split(graph)
     size, width = len(graph.entities), predictor_width(before)
     predictor = out / PREDICTOR if REASONERS.find(model.reasoner).needs_predictor else None
     trained = len(TRAINED_SHAPES) * settings.fitting.queries
     found: list[Stage] = []
-    if predictor:
+    if predictor and previous:
+        work = pretraining_work(graph, before)
+        found.append(
+            predictor_stage(
+                *(graph, before, predictor, source, work), start=lambda: previous.predictor(trust)
+            )
+        )
+    elif predictor:
         tries = settings.fitting.tries if has_facts(graph, "valid") else 1
-        found += search_stages(graph, before, tries, out, source)
+        found += search_stages(graph, before, tries, out, predictor, source)
         found.append(chosen_predictor_stage(graph, before, tries, out, predictor, source))
     found.append(_training_queries(graph, settings, out / TRAIN_QUERIES))
     found.append(
         reasoner_stage(
             *(graph, out / TRAIN_QUERIES, None, predictor, (before, model, after)),
             *(out / REASONER, source, training_work(size, width, trained, model, after)),
+            start=lambda: previous.start(trust) if previous else None,
         )
     )
     if not held_out:
@@ -206,7 +261,7 @@ def fit_stages(graph: KnowledgeGraph, settings: FitSettings, out: Path) -> list[
         graph.view(*_there(graph, FULL[held_out])),
         _there(graph, OBSERVED[held_out]),
         after.device,
-        trusted_by(settings),
+        trust,
         {"split": held_out},
     )
     asked = reports_of(settings, out)

@@ -6,6 +6,7 @@ epochs; the best is then trained in full.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from clmpt.experiments.stage_builders import Stage, predictor_stage
 from clmpt.graph.knowledge_graph import KnowledgeGraph
 from clmpt.progress import ReportProgress
 from clmpt.settings import Pretraining
-from clmpt.storage.run_folder import read_summary
+from clmpt.storage.run_folder import is_finished, read_summary
 
 REGULARISATIONS = (0.05, 0.01, 0.02, 0.1)  # in the order in which they are tried
 _SHARE = 4  # a trial has one epoch in so many, and at most
@@ -22,17 +23,22 @@ _EPOCHS = 10
 
 
 def search_stages(
-    graph: KnowledgeGraph, settings: Pretraining, tries: int, out: Path, source: str
+    graph: KnowledgeGraph, settings: Pretraining, tries: int, out: Path, path: Path, source: str
 ) -> list[Stage]:
-    """A trial for each value of the regularisation; none for a single one."""
+    """A trial for each value of the regularisation; none for a single one, and none once the
+    predictor in `path` is trained."""
     found = []
     for value in REGULARISATIONS[:tries] if tries > 1 else ():
         tried = trial(settings, value)
         work = pretraining_work(graph, tried)
         name = f"trying regularisation {value}"
         stage = predictor_stage(graph, tried, _folder(out, value), source, work, name)
-        found.append(replace(stage, role=name))
+        found.append(replace(stage, role=name, check=_tried(stage, path)))
     return found
+
+
+def _tried(stage: Stage, predictor: Path) -> Callable[[Path], bool]:
+    return lambda path: is_finished(predictor) or stage.check(path)
 
 
 def chosen_predictor_stage(

@@ -20,10 +20,15 @@ from clmpt.evaluation.measuring import evaluate
 from clmpt.experiments.costs import Work, measuring_work
 from clmpt.graph.knowledge_graph import KnowledgeGraph
 from clmpt.pages.report_folder import save_report
-from clmpt.predictors.predictor_folder import open_predictor, predictor_is_whole
+from clmpt.predictors.predictor_folder import (
+    StoredPredictor,
+    open_predictor,
+    predictor_is_whole,
+)
 from clmpt.progress import Progress, ReportProgress, part_of
 from clmpt.queries.store import QuerySet
 from clmpt.reasoners.reasoner_folder import reasoner_is_whole
+from clmpt.reasoners.starting import Start
 from clmpt.settings import Pretraining, Reasoning, Training
 from clmpt.storage.run_folder import is_finished
 from clmpt.training.loop import TrainingStep
@@ -67,9 +72,10 @@ def predictor_stage(
     source: str,
     work: Work,
     name: str = "pre-training",
+    start: Callable[[], StoredPredictor | None] = lambda: None,
 ) -> Stage:
     def run(progress: ReportProgress) -> None:
-        _follow(name, pretrain(graph, settings, path, source), progress)
+        _follow(name, pretrain(graph, settings, path, source, start=start()), progress)
 
     return Stage("predictor", name, path, work, run, _trained(predictor_is_whole))
 
@@ -83,6 +89,7 @@ def reasoner_stage(
     path: Path,
     source: str,
     work: Work,
+    start: Callable[[], Start | None] = lambda: None,
 ) -> Stage:
     """Trains on `queries` and keeps the best weights on `valid`, or on sampled queries."""
     name, (before, reasoning, settings) = "training", chosen
@@ -94,7 +101,9 @@ def reasoner_stage(
             raise DataError("The graph is too small: no query could be sampled from it.")
         given = open_predictor(predictor, trust=[before.model]).predictor if predictor else None
         held_out = QuerySet.open(valid) if valid else None
-        steps = train(graph, given, asked, reasoning, settings, path, source, held_out)
+        steps = train(
+            *(graph, given, asked, reasoning, settings, path, source, held_out), start=start()
+        )
         _follow(name, steps, progress)
 
     return Stage("reasoner", name, path, work, run, _trained(reasoner_is_whole))

@@ -2,16 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from clmpt.errors import WrongGraph
+from clmpt.graph.edges import Ints
 from clmpt.graph.knowledge_graph import KnowledgeGraph
 from clmpt.graph.names import NameTable, open_names, save_names
 
 _SHOWN = 3  # names that an error lists
+
+
+@dataclass(frozen=True)
+class NameMatch:
+    """The id that the names of a graph have in a model; -1 for those that are new."""
+
+    entity_E: Ints
+    relation_R: Ints
+
+    @property
+    def has_new(self) -> bool:
+        return bool((self.entity_E < 0).any() or (self.relation_R < 0).any())
 
 
 @dataclass(frozen=True)
@@ -36,15 +50,42 @@ class StoredNames:
 
     def check_graph(self, graph: KnowledgeGraph) -> None:
         """Rejects a graph that does not have these names in this order."""
-        for kind, own, other in (
-            ("entity", self.entities, graph.entities.names),
-            ("relation", self.relations, graph.relations.names),
-        ):
+        for kind, own, other in self._pairs(graph):
             if not _same(own, other):
-                raise WrongGraph(
-                    f"This model was made for a graph with different {kind} names: "
-                    f"{_difference(own, other)}. Use the graph it was made for."
-                )
+                raise _other_names(kind, own, other)
+
+    def are_of(self, graph: KnowledgeGraph) -> bool:
+        """Whether the graph has exactly these names in this order."""
+        return all(_same(own, other) for _, own, other in self._pairs(graph))
+
+    def match(self, graph: KnowledgeGraph) -> NameMatch:
+        """Where the names of a newer state of the graph are among these; rejects a graph that
+        lacks most of them.
+
+        >>> before = KnowledgeGraph.from_triples([("a", "likes", "b")])
+        >>> grown = KnowledgeGraph.from_triples([("c", "likes", "b"), ("b", "likes", "a")])
+        >>> StoredNames.of(before).match(grown).entity_E.tolist()  # c, b, a
+        [-1, 1, 0]
+        """
+        found = []
+        for kind, own, other in self._pairs(graph):
+            ids = {name: number for number, name in enumerate(own)}
+            match = np.fromiter((ids.get(name, -1) for name in other), np.int64, len(other))
+            if 2 * np.count_nonzero(match >= 0) < len(own):
+                raise _other_names(kind, own, other)
+            found.append(match)
+        return NameMatch(*found)
+
+    def _pairs(self, graph: KnowledgeGraph) -> Iterator[tuple[str, NameTable, NameTable]]:
+        yield "entity", self.entities, graph.entities.names
+        yield "relation", self.relations, graph.relations.names
+
+
+def _other_names(kind: str, own: NameTable, other: NameTable) -> WrongGraph:
+    return WrongGraph(
+        f"This model was made for a graph with different {kind} names: "
+        f"{_difference(own, other)}. Use the graph it was made for."
+    )
 
 
 def _same(own: NameTable, other: NameTable) -> bool:

@@ -17,7 +17,8 @@ from clmpt.compute.tensor_files import checksum, open_tensors, save_tensors, sha
 from clmpt.errors import DataError
 from clmpt.graph.knowledge_graph import KnowledgeGraph
 from clmpt.graph.splits import train_split
-from clmpt.graph.stored_names import StoredNames
+from clmpt.graph.stored_names import NameMatch, StoredNames
+from clmpt.predictors.carrying_over import on_newer_graph
 from clmpt.predictors.predictor import EmbeddingPredictor
 from clmpt.predictors.predictor_folder import (
     WAY_OUT,
@@ -46,6 +47,7 @@ class StoredReasoner:
     model: ReasonerModel
     names: StoredNames
     about: dict[str, Any]
+    match: NameMatch | None = None  # if it was opened on a newer graph
 
 
 def is_reasoner(folder: str | Path) -> bool:
@@ -88,13 +90,36 @@ def open_reasoner(
     graph: KnowledgeGraph,
     device: torch.device | str = "cpu",
     trust: Collection[str] = (),
+    known: KnowledgeGraph | None = None,
+    newer: bool = False,
 ) -> StoredReasoner:
     """A stored model of this graph, after checking that its parts are intact and belong together.
 
-    It sees only the facts of the graph's training split. A class outside this installation is
-    imported only if `trust` names it.
+    It sees the facts in `known`, by default those of the graph's training split. With `newer` the
+    graph may have other names than the model, which knows nothing of new ones: carrying_over.py. A
+    class outside this installation is imported only if `trust` names it.
     """
     folder = Path(folder)
+    tensors, predictor, names = open_weights(folder, trust)
+    about = about_reasoner(folder)
+    match = names.match(graph) if newer and not names.are_of(graph) else None
+    if match is None:
+        names.check_graph(graph)
+    with damage_named(folder):
+        kind = REASONERS.find_trusted(about["reasoner"], trust, folder)
+        reasoning = Reasoning(about["reasoner"], read_table(kind.Settings, about["reasoning"]))
+        if match is not None and predictor is not None:
+            predictor = on_newer_graph(predictor, match)
+            tensors = _carried_over(tensors, about["predictor"], trust, folder, match)
+        basis = Basis(known or graph.view(train_split(graph)), predictor)
+        model = _filled(basis, reasoning, tensors)
+    return StoredReasoner(model.to(device).requires_grad_(False).eval(), names, about, match)
+
+
+def open_weights(
+    folder: Path, trust: Collection[str] = ()
+) -> tuple[dict[str, Tensor], EmbeddingPredictor | None, StoredNames]:
+    """A stored model's own weights, its predictor and its names, without its graph."""
     if not is_reasoner(folder):
         raise DataError(
             f"'{folder}' has no trained reasoner (no {_ABOUT}). Train one with 'clmpt train', or "
@@ -102,23 +127,33 @@ def open_reasoner(
         )
     about = about_reasoner(folder)
     tensors, header = open_tensors(folder / _WEIGHTS, WAY_OUT)
-    names = StoredNames.open(folder, WAY_OUT)
-    names.check_graph(graph)
+    names, predictor = StoredNames.open(folder, WAY_OUT), None
     with damage_named(folder):
         if any(about[name] != kind for name, kind in header.items()):
             raise KeyError("the weights belong to a different kind of model")
-        kind = REASONERS.find_trusted(about["reasoner"], trust, folder)
-        reasoning = Reasoning(about["reasoner"], read_table(kind.Settings, about["reasoning"]))
-        predictor = None
         if about["predictor"] is not None:
             stored, other = open_tensors(folder / _PREDICTOR_WEIGHTS, WAY_OUT)
             if other != header:
                 raise KeyError("the predictor is another one")
             predictor = predictor_of(about["predictor"], stored, trust, folder)
             check_fit(folder, predictor, names)
-        basis = Basis(graph.view(train_split(graph)), predictor)
-        model = _filled(basis, reasoning, tensors)
-    return StoredReasoner(model.to(device).requires_grad_(False).eval(), names, about)
+    return tensors, predictor, names
+
+
+def _carried_over(
+    tensors: Mapping[str, Tensor],
+    predictor: str,
+    trust: Collection[str],
+    folder: Path,
+    match: NameMatch,
+) -> dict[str, Tensor]:
+    """A model's own tensors with the newer graph's ids, where they are a predictor's tables."""
+    found, mark = dict(tensors), "entities_ED"
+    for prefix in [name.removesuffix(mark) for name in tensors if name.endswith(mark)]:
+        own = {n.removeprefix(prefix): t for n, t in tensors.items() if n.startswith(prefix)}
+        moved = on_newer_graph(predictor_of(predictor, own, trust, folder), match)
+        found |= {f"{prefix}{name}": tensor for name, tensor in moved.state_dict().items()}
+    return found
 
 
 def save_calibrations(folder: Path, calibrations: Mapping[str, AnswerCalibration]) -> None:

@@ -89,10 +89,7 @@ class RunFolder:
         if not (path / _RUN).exists():
             refuse_existing(path)
             return None
-        found = open_json(path / _RUN)
-        other = found.get("identity") if isinstance(found, dict) else None
-        if not isinstance(other, dict):
-            raise DataError(f"'{path / _RUN}' is damaged. Choose another folder for this run.")
+        other = identity_of(path)
         if other != identity:
             raise DataError(
                 f"'{path}' holds a run with other settings ({_differences(other, identity)}). "
@@ -161,6 +158,15 @@ def is_begun(folder: str | Path) -> bool:
 def is_finished(folder: str | Path) -> bool:
     """Whether a folder holds a finished run."""
     return (Path(folder) / _FINISHED).exists()
+
+
+def identity_of(folder: str | Path) -> dict[str, Any]:
+    """What a run in a folder must share with another one to be resumed by it."""
+    found = open_json(Path(folder) / _RUN)
+    identity = found.get("identity") if isinstance(found, dict) else None
+    if not isinstance(identity, dict):
+        raise DataError(f"'{Path(folder) / _RUN}' is damaged. Choose another folder for this run.")
+    return identity
 
 
 def read_summary(folder: str | Path) -> dict[str, Any]:

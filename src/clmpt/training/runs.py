@@ -21,8 +21,9 @@ from clmpt.graph.knowledge_graph import KnowledgeGraph
 from clmpt.graph.splits import FULL, OBSERVED, has_facts, train_split
 from clmpt.graph.stored_names import StoredNames
 from clmpt.predictors.calibration import calibrate, hidden_share, is_calibrated
+from clmpt.predictors.carrying_over import carry_over
 from clmpt.predictors.predictor import EmbeddingPredictor, fresh_predictor
-from clmpt.predictors.predictor_folder import open_predictor, replace_predictor
+from clmpt.predictors.predictor_folder import StoredPredictor, open_predictor, replace_predictor
 from clmpt.queries.links import links_of
 from clmpt.queries.store import QueryGroup, QuerySet
 from clmpt.reasoners.answer_calibration import AnswerCalibration, calibrate_answers
@@ -33,6 +34,7 @@ from clmpt.reasoners.reasoner_folder import (
     replace_reasoner,
     save_calibrations,
 )
+from clmpt.reasoners.starting import Start, start_from
 from clmpt.registry import PREDICTORS, REASONERS
 from clmpt.sampling.sampler import MOST_HARD, Protocol, sample
 from clmpt.settings import Pretraining, Reasoning, Training, without_device
@@ -52,23 +54,25 @@ def pretrain(
     out: str | Path,
     source: str = "",
     save_seconds: float = SAVE_SECONDS,
+    start: StoredPredictor | None = None,
 ) -> Generator[TrainingStep, None, None]:
     """Trains a predictor in the folder `out`, or resumes the run interrupted there.
 
     A generator that yields after every step: nothing happens until it is iterated. Trains on the
     split 'train' (or the first) and keeps the best epoch on 'valid', or the last one without such
-    a split. Ctrl-C and leaving the loop save the state first; after a kill, the run resumes from
-    the last saved state. The final weights are bit for bit the same as without interruption.
+    a split. With `start` the embeddings of all names that it has start from there; the graph may
+    have grown since. Ctrl-C and leaving the loop save the state first; after a kill, the run
+    resumes from the last saved state, and ends with bit for bit the same weights.
     """
     facts = train_split(graph)
     predictor = fresh_predictor(graph, settings).to(find_device(settings.device))
+    if start is not None:
+        carry_over(start.predictor, predictor, start.names.match(graph))
     learner = Pretrainer(predictor, links_of(graph, facts), settings)
-    identity = {
-        "kind": "pretraining",
-        "settings": without_device(settings),
-        "train_split": facts,
-        "graph": graph.identity,
-    }
+    identity: dict[str, Any] = {"kind": "pretraining", "settings": without_device(settings)}
+    identity |= {"train_split": facts, "graph": graph.identity}
+    if start is not None:
+        identity["start"] = checksum(start.predictor.parameters())
     run = RunFolder.begin(Path(out), identity, source, StoredNames.of(graph).save)
 
     def validate() -> Validation:
@@ -111,25 +115,26 @@ def train(
     source: str = "",
     valid: QuerySet | None = None,
     save_seconds: float = SAVE_SECONDS,
+    start: Start | None = None,
 ) -> Generator[TrainingStep, None, None]:
     """Trains a reasoner in the folder `out`, or resumes the run interrupted there.
 
     The predictor is taken over: trainable embeddings change in place. Keeps the best weights on
-    `valid`, by default queries of the same shapes sampled from the graph's split 'valid'; without
-    such a split, the last weights. See `pretrain` for the rest.
+    `valid`, by default queries of the same shapes sampled from the split 'valid'; without it, the
+    last weights. With `start` it has a trained model's weights at first. See also `pretrain`.
     """
     out, device = Path(out), find_device(settings.device)
     for group in (*queries.groups, *(valid.groups if valid else ())):
         group.check(len(graph.entities), 2 * len(graph.relations))
-    identity = _identity(graph, predictor, queries, valid, reasoning, settings)
+    identity = _identity(graph, predictor, queries, valid, (reasoning, settings, start))
     basis = _basis(graph, predictor, settings, device)
     model = build_model(basis, reasoning, settings.seed).to(device)
+    start_from(model, start, graph)
     learner = _learner(model, queries, settings)
 
     def fill(folder: Path) -> None:
         StoredNames.of(graph).save(folder)
-        chosen = _validation_queries(graph, queries, valid, settings)
-        QuerySet(tuple(chosen), {"graph": graph.fingerprint}).save(folder / _VALID_QUERIES)
+        _validation_queries(graph, queries, valid, settings).save(folder / _VALID_QUERIES)
 
     run = RunFolder.begin(out, identity, source, fill)
     asked = QuerySet.open(out / _VALID_QUERIES).groups
@@ -145,8 +150,8 @@ def train(
         same = {"training": asdict(settings), "graph": graph.identity}
         replace_reasoner(out, model, {**same, **about})
 
-    course = _course(learner, settings, validate if asked else None, keep, device, save_seconds)
-    yield from follow(run, learner, course)
+    check = validate if asked else None
+    yield from follow(run, learner, _course(learner, settings, check, keep, device, save_seconds))
     if asked and not has_calibrations(out):
         best = open_reasoner(out, graph, device, [reasoning.reasoner]).model
         save_calibrations(out, _calibrations(best, asked, hidden_share(graph)))
@@ -190,10 +195,10 @@ def _identity(
     predictor: EmbeddingPredictor | None,
     queries: QuerySet,
     valid: QuerySet | None,
-    reasoning: Reasoning,
-    settings: Training,
+    chosen: tuple[Reasoning, Training, Start | None],
 ) -> dict[str, Any]:
     """What identifies a run: it resumes only if all of this is unchanged."""
+    reasoning, settings, start = chosen
     stands_on = None
     if predictor is not None:
         model = PREDICTORS.name_of(type(predictor))
@@ -206,6 +211,7 @@ def _identity(
         "predictor": stands_on,
         "queries": queries.checksum,
         "valid": valid.checksum if valid is not None else None,
+        **({"start": start.checksum} if start else {}),
     }
 
 
@@ -236,7 +242,7 @@ class _NoSteps:
 
 def _validation_queries(
     graph: KnowledgeGraph, queries: QuerySet, valid: QuerySet | None, settings: Training
-) -> list[QueryGroup]:
+) -> QuerySet:
     """A fixed number of queries with hard answers, for each shape."""
     chosen = []
     if valid is not None:
@@ -256,4 +262,4 @@ def _validation_queries(
         raise DataError(
             "The validation queries have no hard answers. Sample some from the split 'valid'."
         )
-    return chosen
+    return QuerySet(tuple(chosen), {"graph": graph.fingerprint})

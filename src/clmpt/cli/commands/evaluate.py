@@ -78,16 +78,21 @@ def evaluate_model(options: argparse.Namespace) -> None:
         show_table(TerminalTable(title, table.headers, table.rows))
         for note in report.notes:
             tell(note)
+        if options.known:
+            tell(f"Facts that the reasoner may use: {' + '.join(options.known)}.")
 
 
 def _measure_calibration(options: argparse.Namespace, graph: KnowledgeGraph) -> list[Reliability]:
     if options.is_exact:
         raise SettingError("The exact solver has no probabilities to measure.")
-    groups = _chosen(open_queries(Path(options.queries), graph, options.split or "test"), options)
-    device = find_device(options.device)
-    asked, _ = open_model(options.checkpoint, graph, device, options.trust, options.reasoner)
+    queries = open_queries(Path(options.queries), graph, options.split or "test")
+    known = _known(options, graph)
+    asked, _ = open_model(
+        *(options.checkpoint, graph, find_device(options.device)),
+        *(options.trust, options.reasoner, known),
+    )
     with memory_named(), progress_bar() as show:
-        said = said_and_true(asked, groups, graph.view(train_split(graph)), show)
+        said = said_and_true(asked, _chosen(queries, options), known, show)
     return by_hops(said)
 
 
@@ -176,9 +181,20 @@ def _asked(
     device = find_device(options.device)
     is_own = is_reasoner(options.checkpoint)
     wanted = options.reasoner or (None if is_own else BEAM_SEARCH)
-    found = open_model(options.checkpoint, graph, device, options.trust, wanted)[0].reasoner
+    known = _known(options, graph)
+    found = open_model(options.checkpoint, graph, device, options.trust, wanted, known)[0].reasoner
     plain = is_own and not options.reasoner
     return options.name if plain else f"{options.name} ({found.name})", found
+
+
+def _known(options: argparse.Namespace, graph: KnowledgeGraph) -> KnowledgeGraph:
+    """The facts that a reasoner may use: those that it was trained on, unless chosen."""
+    for name in options.known or ():
+        if name not in graph.splits:
+            raise SettingError(
+                f"The graph has no split '{name}'. Available: {', '.join(graph.splits)}."
+            )
+    return graph.view(*(options.known or (train_split(graph),)))
 
 
 def _chosen(queries: QuerySet, options: argparse.Namespace) -> list[QueryGroup]:

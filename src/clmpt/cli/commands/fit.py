@@ -22,7 +22,7 @@ from clmpt.cli.output import (
     tell,
 )
 from clmpt.cli.progress_bars import stage_bars
-from clmpt.experiments.fit_settings import FitSettings, fit_settings
+from clmpt.experiments.fit_settings import FitSettings
 from clmpt.experiments.fitting import (
     TRAINED_SHAPES,
     Estimate,
@@ -31,30 +31,33 @@ from clmpt.experiments.fitting import (
     divide,
     estimate,
     fit_in_stages,
+    settings_for,
 )
 from clmpt.experiments.recipes import Fitting, read_recipe
+from clmpt.experiments.updating import Previous, changes, previous_fit
 from clmpt.graph.knowledge_graph import KnowledgeGraph
 from clmpt.graph.opening import GRAPH
 from clmpt.graph.readers import split_and_path
 from clmpt.graph.splitting import MOST_HIDDEN
 from clmpt.registry import REASONERS
 from clmpt.storage.files import refuse_existing
-from clmpt.storage.run_folder import is_begun, is_finished
+from clmpt.storage.run_folder import is_begun
 
 _LONG = 12 * 3600.0  # seconds
 
 
 def fit_graph(options: argparse.Namespace) -> None:
     graph, summary = read_sources(options)
-    settings = fit_settings(graph, _given(options))
     out = Path(options.out or _folder_for(options.sources[0]))
+    settings = settings_for(graph, out, _given(options))
     if options.plan:
-        divided = divide(graph, settings.fitting)
-        expected = estimate(divided, settings)
+        previous = previous_fit(out, graph)
+        divided = divide(graph, settings.fitting, previous)
+        expected = estimate(divided, settings, previous)
         if options.json:
             show_json({"plan": settings.as_plain(), "estimate": asdict(expected)})
         else:
-            _show_plan(graph, divided, settings, expected, say)
+            _show_plan(graph, divided, settings, expected, say, previous)
         return
     if summary.literals:
         tell(f"{counted(summary.literals, 'literal')} left out; --literals keeps them as entities.")
@@ -69,10 +72,13 @@ def fit_graph(options: argparse.Namespace) -> None:
                 "beam search": made.baseline,
                 "parts": dict(made.parts),
                 "chosen": made.chosen,
+                "previous": str(made.previous) if made.previous else None,
             }
         )
         return
     show_figures(made)
+    if made.previous:
+        say(f"The model before is kept in {made.previous}.")
     say(f"The model is in {out}. Next: {command_name()} ask {shlex.quote(str(out))}")
 
 
@@ -80,14 +86,15 @@ def fit_and_show(
     graph: KnowledgeGraph, settings: FitSettings, out: Path, source: str, as_json: bool = False
 ) -> Fitted:
     """Fits with progress bars; a finished folder is opened at once."""
-    done = is_finished(out)
     if not is_begun(out):
         refuse_existing(out)
     try:
-        begin_fit(graph, out, settings, source)
+        run, previous = begin_fit(graph, out, settings, source)
+        done = run.is_finished and not previous
         if not done:
-            write, divided = tell if as_json else say, KnowledgeGraph.open(out / GRAPH)
-            _show_plan(graph, divided, settings, estimate(divided, settings), write)
+            write, divided = tell if as_json else say, KnowledgeGraph.open(run.path / GRAPH)
+            expected = estimate(divided, settings, previous)
+            _show_plan(graph, divided, settings, expected, write, previous)
         with memory_named(), stage_bars() as show:
             made = fit_in_stages(graph, out, settings, source, show)
     except KeyboardInterrupt:
@@ -122,13 +129,31 @@ def _folder_for(source: str) -> str:
     return f"{name or 'graph'}-model"
 
 
+def _changed(previous: Previous, graph: KnowledgeGraph) -> str:
+    found = changes(previous.graph, graph)
+    parts = [
+        f"{count:,} {what}"
+        for count, what in (
+            (found.entities, "new entities"),
+            (found.relations, "new relations"),
+            (found.facts, "new facts"),
+            (found.gone, "facts gone"),
+        )
+        if count
+    ]
+    return f"of {previous.folder}: {', '.join(parts) or 'names in another order'}"
+
+
 def _show_plan(
     graph: KnowledgeGraph,
     divided: KnowledgeGraph,
     settings: FitSettings,
     expected: Estimate,
     write: Callable[[str], None],
+    previous: Previous | None = None,
 ) -> None:
+    if previous:
+        settings = previous.shortened(settings)
     before, model, after = settings.pretraining, settings.reasoning, settings.training
     kind = REASONERS.find(model.reasoner)
     counts = (
@@ -140,6 +165,7 @@ def _show_plan(
     stands_on = f"{before.model} of rank {before.rank}, at most {before.epochs} epochs"
     took = f"about {duration(expected.seconds)} and {expected.bytes / 2**30:.1f} GB of memory"
     for name, line in (
+        *([("update", _changed(previous, graph))] if previous else []),
         ("graph", ", ".join(f"{count:,} {noun}" for count, noun in counts)),
         ("held out", _held_out(divided, settings)),
         *([("predictor", stands_on)] if kind.needs_predictor else []),

@@ -16,7 +16,7 @@ from clmpt.pages.charts import Chart, draw_charts
 from clmpt.pages.curves import training_charts, valid_mrr
 from clmpt.predictors.imports import predictor_from_arrays, predictor_from_cqd
 from clmpt.predictors.predictor import read_pretraining
-from clmpt.predictors.predictor_folder import about_predictor, save_predictor
+from clmpt.predictors.predictor_folder import about_predictor, open_predictor, save_predictor
 from clmpt.registry import PREDICTORS
 from clmpt.settings import Pretraining
 from clmpt.storage.files import new_file, refuse_existing
@@ -36,8 +36,9 @@ def pretrain_predictor(options: argparse.Namespace) -> None:
         raise SettingError("No C++ compiler was found, which torch.compile needs. Leave it out.")
     measured = any(name in graph.splits for name in ("valid", "test"))
     split = "" if measured else f" --split {graph.splits[0]}"
+    start = open_predictor(options.start_from) if options.start_from else None
     run_to_the_end(
-        pretrain(graph, settings, options.out, source),
+        pretrain(graph, settings, options.out, source, start=start),
         Path(options.out),
         about_predictor,
         f"clmpt evaluate {options.out} --links{split}",

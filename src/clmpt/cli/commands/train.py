@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from clmpt.answering.model_folder import weights_in
 from clmpt.cli.following import given_on_command_line, recipe_tables, run_to_the_end
 from clmpt.cli.output import tell
 from clmpt.errors import DataError
@@ -15,6 +16,7 @@ from clmpt.predictors.predictor_folder import open_predictor
 from clmpt.queries.sources import open_queries
 from clmpt.reasoners.model import read_reasoning
 from clmpt.reasoners.reasoner_folder import about_reasoner
+from clmpt.reasoners.starting import Start
 from clmpt.registry import REASONERS
 from clmpt.settings import Training, read_table
 from clmpt.storage.run_folder import is_begun
@@ -44,6 +46,9 @@ def train_reasoner(options: argparse.Namespace) -> None:
     if valid is None and not (has_facts(graph, "valid") and has_facts(graph, "train")):
         tell("There are no facts in 'valid': training runs all steps and keeps the last weights.")
     source = str(Path(options.folder).resolve())
-    steps = train(graph, predictor, queries, reasoning, settings, out, source, valid)
+    start = (
+        Start.open(weights_in(options.start_from), options.trust) if options.start_from else None
+    )
+    steps = train(graph, predictor, queries, reasoning, settings, out, source, valid, start=start)
     hint = f"clmpt ask {out} 'QUESTION', or clmpt evaluate {out} --queries SOURCE"
     run_to_the_end(steps, out, about_reasoner, hint, options.json)

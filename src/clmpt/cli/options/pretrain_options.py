@@ -15,6 +15,11 @@ def predictor_options(command: AddCommand, reasoner: str | None) -> None:  # noq
     )
     add_folder(train)
     train.add_argument("--out", required=True, metavar="CHECKPOINT", help="folder to create")
+    train.add_argument(
+        "--start-from",
+        metavar="CHECKPOINT",
+        help="a predictor to start from, matched by name: the graph may have grown",
+    )
     add_recipe(train)
     add_settings(train, Pretraining)
 

@@ -38,6 +38,9 @@ def reasoner_options(command: AddCommand, reasoner: str | None) -> None:
         metavar="NAME",
         help="clmpt, lmpnn or package.module:Class; each has its own options (default: clmpt)",
     )
+    train.add_argument(
+        "--start-from", metavar="CHECKPOINT", help="a trained reasoner whose weights to start with"
+    )
     add_trust(train)
     add_recipe(train)
     train.add_argument("--resume", action="store_true", help="fail if there is no run to resume")

@@ -21,6 +21,7 @@ from torch import Tensor
 from clmpt.compute.chunks import rows_at_once
 from clmpt.graph.edges import AnyInts, Bools, EdgeIndex, Ints, positions
 from clmpt.predictors.calibration import Sharpening
+from clmpt.predictors.carrying_over import is_unknown
 from clmpt.predictors.predictor import EmbeddingPredictor
 
 # Shapes: N lookups, U distinct rows, X entries of all rows, B rows of a chunk, E entities
@@ -117,6 +118,9 @@ class PredictedRows:
         self.thresholds, self.memory = (threshold, fine_threshold), memory
         self.table_ED = predictor.entities_ED.detach().to(precision)
         self.reflexive_R = _reflexive(index)
+        self.unknown_E = is_unknown(predictor.entities_ED)
+        self.unknown_S = is_unknown(predictor.relations_SW)
+        self.has_unknown = bool(self.unknown_E.any() or self.unknown_S.any())
         self.computed = 0  # how many rows were computed rather than remembered
         self._kept: OrderedDict[int, tuple[AnyInts, Values]] = OrderedDict()
         self._bytes = 0
@@ -176,9 +180,15 @@ class PredictedRows:
         known_B = torch.from_numpy((stop_B - start_B).astype(np.int64)).to(device)
         asked_B = torch.from_numpy(directed_B).to(device)
         scores_BE = self._scores(torch.from_numpy(entity_B).to(device), asked_B)
+        if self.has_unknown:
+            scores_BE[:, self.unknown_E] = -torch.inf
         normaliser_B = scores_BE.logsumexp(1)
         terms = self.sharpening.terms(self.predictor, asked_B, known_B)
         cut_B = normaliser_B + self.sharpening.least(threshold, *terms)
+        if self.has_unknown:
+            unknown_B = self.unknown_S[self.predictor.rows(asked_B)]
+            unknown_B = unknown_B | self.unknown_E[torch.from_numpy(entity_B).to(device)]
+            cut_B = torch.where(unknown_B, torch.inf, cut_B)
         if self.sharpening.kind == "calibrated":
             alone_B = torch.from_numpy(~self.reflexive_R[directed_B % self.index.relations])
             row_B = alone_B.nonzero().squeeze(1)

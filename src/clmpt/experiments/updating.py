@@ -1,0 +1,191 @@
+"""A fitted model of a graph that has changed since: what an update starts from and where it goes.
+
+An update is a fit in a folder of its own, which starts from the weights of the model before. When
+it is finished the folders change places, so the model can be asked all the time, and a kill at any
+moment leaves a state from which the same command goes on.
+"""
+
+from __future__ import annotations
+
+import math
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from clmpt.answering.model_folder import REASONER
+from clmpt.errors import DataError
+from clmpt.experiments.fit_settings import FitSettings
+from clmpt.experiments.recipes import Fitting
+from clmpt.graph.edges import Ints
+from clmpt.graph.knowledge_graph import KnowledgeGraph
+from clmpt.graph.opening import GRAPH
+from clmpt.graph.splits import train_split
+from clmpt.predictors.predictor_folder import (
+    StoredPredictor,
+    about_predictor,
+    is_predictor,
+    open_predictor,
+)
+from clmpt.reasoners.model import read_reasoning
+from clmpt.reasoners.starting import Start
+from clmpt.settings import Pretraining, Training, read_table
+from clmpt.storage.run_folder import identity_of, is_begun, is_finished
+
+PREDICTOR = "predictor"
+_TABLES = ("fitting", "pretraining", "reasoning", "training")
+_EPOCHS, _STEPS = 3, 4  # an update has one in so many of them
+
+
+@dataclass(frozen=True)
+class Previous:
+    """A finished fit of an older state of the graph."""
+
+    folder: Path
+
+    @cached_property
+    def graph(self) -> KnowledgeGraph:
+        """Divided: what was held out from training stays held out."""
+        return KnowledgeGraph.open(self.folder / GRAPH)
+
+    def predictor(self, trust: list[str]) -> StoredPredictor | None:
+        path = self.folder / PREDICTOR
+        return open_predictor(path, trust=trust) if is_predictor(path) else None
+
+    def start(self, trust: list[str]) -> Start:
+        return Start.open(self.folder / REASONER, trust)
+
+    def shortened(self, settings: FitSettings) -> FitSettings:
+        """For an update: fewer epochs and steps, and the regularisation that was best before."""
+        path, before, after = self.folder / PREDICTOR, settings.pretraining, settings.training
+        chosen = about_predictor(path).get("settings", {}) if is_predictor(path) else {}
+        found = chosen.get("regularisation") if isinstance(chosen, dict) else None
+        before = replace(
+            before,
+            regularisation=found if isinstance(found, float) else before.regularisation,
+            epochs=math.ceil(before.epochs / _EPOCHS),
+        )
+        after = replace(
+            after,
+            steps=math.ceil(after.steps / _STEPS),
+            epochs=math.ceil(after.epochs / _STEPS),
+            validate_every=math.ceil(after.validate_every / _STEPS),
+        )
+        return replace(settings, pretraining=before, training=after)
+
+
+def previous_fit(out: Path, graph: KnowledgeGraph) -> Previous | None:
+    """The finished fit in a folder, if its graph was another one."""
+    found = identity_of(out) if is_finished(out) else {}
+    is_older = found.get("kind") == "fit" and found.get("graph") != graph.identity
+    return Previous(out) if is_older else None
+
+
+def same_settings(previous: Previous, given: Mapping[str, Mapping[str, Any]]) -> FitSettings:
+    """The settings of the fit before, with what is given now: an update keeps them even if the
+    graph has grown into another size."""
+    found = identity_of(previous.folder)
+    try:
+        tables = {name: {**found[name], **given.get(name, {})} for name in _TABLES}
+    except (KeyError, TypeError):
+        raise DataError(f"'{previous.folder}' is damaged. Choose another folder.") from None
+    return FitSettings(
+        read_table(Fitting, tables["fitting"]),
+        read_table(Pretraining, tables["pretraining"]),
+        read_reasoning(tables["reasoning"]),
+        read_table(Training, tables["training"]),
+    )
+
+
+# --- folders --------------------------------------------------------------------------------------
+
+
+def update_folder(out: Path) -> Path:
+    return out.with_name(out.name + ".update")
+
+
+def previous_folder(out: Path) -> Path:
+    return out.with_name(out.name + ".previous")
+
+
+def finish_exchange(out: Path) -> None:
+    """Completes an exchange that was interrupted half-way."""
+    if not out.exists() and is_finished(update_folder(out)):
+        update_folder(out).rename(out)
+
+
+def exchange(out: Path) -> None:
+    """Puts the finished update in place; the model before is kept, the one before that is not."""
+    kept = previous_folder(out)
+    if kept.exists():
+        if not is_begun(kept):
+            raise DataError(f"'{kept}' is in the way. Move it, and run the same command again.")
+        shutil.rmtree(kept)
+    out.rename(kept)
+    update_folder(out).rename(out)
+
+
+# --- what changed ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Changes:
+    entities: int  # new ones
+    relations: int
+    facts: int
+    gone: int  # facts
+
+
+def changes(before: KnowledgeGraph, graph: KnowledgeGraph) -> Changes:
+    entity, relation = (_ids(a, b) for a, b in _vocabularies(graph, before))
+    there = before.triples()
+    rows = graph.triples().astype(np.int64)
+    moved = np.stack([entity[rows[:, 0]], relation[rows[:, 1]], entity[rows[:, 2]]], axis=1)
+    same = np.isin(_codes(moved, before), _codes(there, before)) & (moved >= 0).all(1)
+    return Changes(
+        int((entity < 0).sum()),
+        int((relation < 0).sum()),
+        int((~same).sum()),
+        len(there) - int(same.sum()),
+    )
+
+
+def refuse_seen(previous: Previous, divided: KnowledgeGraph) -> None:
+    """Rejects a graph that holds out facts which the model before was trained on: figures on them
+    would be too good."""
+    before = previous.graph
+    seen = before.triples(train_split(before))
+    entity, relation = (_ids(a, b) for a, b in _vocabularies(divided, before))
+    held = [divided.triples(name) for name in ("valid", "test") if name in divided.splits]
+    rows = np.concatenate([np.empty((0, 3), np.int64), *held]).astype(np.int64)
+    moved = np.stack([entity[rows[:, 0]], relation[rows[:, 1]], entity[rows[:, 2]]], axis=1)
+    moved = moved[(moved >= 0).all(1)]
+    count = int(np.isin(_codes(moved, before), _codes(seen, before)).sum())
+    if count:
+        raise DataError(
+            f"{count:,} of the facts that are held out now were trained on before, so the figures "
+            "would be too good. Train a new model, in another folder."
+        )
+
+
+def _vocabularies(graph: KnowledgeGraph, before: KnowledgeGraph) -> list[tuple[Any, Any]]:
+    return [
+        (graph.entities.names, before.entities.names),
+        (graph.relations.names, before.relations.names),
+    ]
+
+
+def _ids(names: Any, others: Any) -> Ints:
+    """The id of each name among others; -1 if it is not there."""
+    ids = {name: number for number, name in enumerate(others)}
+    return np.fromiter((ids.get(name, -1) for name in names), np.int64, len(names))
+
+
+def _codes(rows: Any, graph: KnowledgeGraph) -> Ints:
+    head, relation, tail = rows.astype(np.int64).T
+    code: Ints = (head * len(graph.relations) + relation) * len(graph.entities) + tail
+    return code
