@@ -62,7 +62,7 @@ def test_one_row_per_question_gives_the_loss_of_one_row_per_triple(
     assert links.facts > 1.5 * len(links)
     for questions in (links, links.one_by_one()):
         batch = batch_of(questions, CPU)
-        grouped = softmax_loss(predictor, batch, 0.3, links.facts, scores_at_once=at_once)
+        grouped = softmax_loss(predictor, batch, 0.3, 0.0, links.facts, scores_at_once=at_once)
         torch.testing.assert_close(grouped, expected)
         for ours, theirs in zip(
             torch.autograd.grad(grouped, tables),
@@ -92,7 +92,7 @@ def test_the_loss_by_hand() -> None:
     predictor = predictor_for(graph, "complex")
     torch.nn.init.zeros_(predictor.entities_ED)
     links = links_of(graph, "train")
-    loss = softmax_loss(predictor, batch_of(links, CPU), 0.0, links.facts)
+    loss = softmax_loss(predictor, batch_of(links, CPU), 0.0, 0.0, links.facts)
     assert loss.item() == pytest.approx(math.log(len(graph.entities)))
 
 
@@ -103,7 +103,7 @@ def test_large_scores_do_not_overflow() -> None:
         predictor.entities_ED.mul_(100)
         predictor.relations_SW.mul_(100)
     links = links_of(graph, "train")
-    loss = softmax_loss(predictor, batch_of(links, CPU), 0.0, links.facts)
+    loss = softmax_loss(predictor, batch_of(links, CPU), 0.0, 0.0, links.facts)
     loss.backward()
     assert loss.isfinite()
     assert predictor.entities_ED.grad is not None
@@ -138,3 +138,23 @@ def test_the_sampled_loss_is_the_same_grouped_or_not(model: str) -> None:
         for questions in (links, links.one_by_one())
     )
     torch.testing.assert_close(grouped, single)
+
+
+@pytest.mark.parametrize("model", ["complex", "distmult"])
+def test_the_relation_is_predicted_among_all_relations(model: str) -> None:
+    graph = random_graph(False)
+    predictor = predictor_for(graph, model)
+    links = links_of(graph, "train").one_by_one()
+    batch = batch_of(links, CPU)
+    plain, both = (
+        softmax_loss(predictor, batch, 0.0, weight, links.facts) for weight in (0.0, 3.0)
+    )
+    row = torch.arange(len(predictor.relations_SW))
+    costs = []
+    for entity, directed, answer in zip(
+        batch.entity_B.tolist(), batch.directed_B, batch.answer_T.tolist(), strict=True
+    ):
+        head, tail = (torch.full_like(row, end) for end in (entity, answer))
+        scores = predictor.score(head, row, tail)
+        costs.append(scores.logsumexp(0) - scores[predictor.rows(directed[None])])
+    torch.testing.assert_close(both - plain, 3 * torch.cat(costs).mean())

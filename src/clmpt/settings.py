@@ -109,6 +109,9 @@ class Pretraining(Settings):
     decay: Literal["none", "linear"] = setting("none", "of the learning rate, over all epochs")
     initial_scale: float = setting(1e-3, "scale of the initial embeddings", above=0)
     regularisation: float = setting(0.05, "weight of N3 (complex, distmult)", least=0)
+    relation_weight: float = setting(
+        0.0, "weight of predicting a fact's relation from its ends (complex, distmult)", least=0
+    )
     negatives: int = setting(256, "negative samples per step (transe, rotate)", least=1)
     margin: float = setting(9.0, "margin γ (transe, rotate)", least=0)
     temperature: float = setting(1.0, "of self-adversarial sampling (transe, rotate)", least=0)

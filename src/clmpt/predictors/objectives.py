@@ -83,7 +83,8 @@ class FullSoftmax:
         settings: Pretraining,
         facts: float,
     ) -> Tensor:
-        return softmax_loss(predictor, batch, settings.regularisation, facts, self.scores_at_once)
+        weights = settings.regularisation, settings.relation_weight
+        return softmax_loss(predictor, batch, *weights, facts, self.scores_at_once)
 
 
 @dataclass(frozen=True)
@@ -126,15 +127,17 @@ def softmax_loss(
     predictor: BilinearPredictor,
     batch: LinkBatch,
     regularisation: float,
+    relation_weight: float,
     facts: float,
     scores_at_once: int = 2 * SCORES_AT_ONCE,
 ) -> Tensor:
     """Cross-entropy of every answer against all entities, plus N3, divided by `facts`.
 
     This is the objective of Lacroix et al. (2018), whose regulariser weights an embedding by how
-    often the batch uses it. Pass the same `facts` for all batches, their average: with each
-    batch's own number, a fact would weigh less next to a question with many answers, and more in
-    the last, smaller batch.
+    often the batch uses it. Chen et al. (2021) add the cross-entropy of every fact's relation
+    against all relations, here with `relation_weight`. Pass the same `facts` for all batches, their
+    average: with each batch's own number, a fact would weigh less next to a question with many
+    answers, and more in the last, smaller batch.
     """
     questions = len(batch.entity_B)
     looked_up = look_up(  # once, so that there is only one gradient of the table's size
@@ -154,6 +157,11 @@ def softmax_loss(
             + predictor.cubed_moduli(answer_TD).sum()
         )
         loss = loss + regularisation * cubes
+    if relation_weight:
+        scores_TS = predictor.score_relations(look_up(head_BD, batch.owner_T), answer_TD)
+        row_T = predictor.rows(batch.directed_B)[batch.owner_T]
+        predicted = functional.cross_entropy(scores_TS.float(), row_T, reduction="sum")
+        loss = loss + relation_weight * predicted
     return loss / facts
 
 

@@ -225,6 +225,11 @@ class BilinearPredictor(EmbeddingPredictor):
     def match_all(self, projected_BD: Tensor, entities_ED: Tensor) -> Tensor:
         return projected_BD @ entities_ED.T
 
+    def score_relations(self, head_AD: Tensor, tail_AD: Tensor) -> Tensor:
+        """scores_AS of every row of the relation table between two embeddings: the score is linear
+        in the relation too."""
+        return self.project(tail_AD, self.reverse(head_AD)) @ self.relations_SW.T
+
     def shortened(self, projected_AD: Tensor, penalty: float) -> Tensor:
         if penalty <= 0:
             raise SettingError(f"The penalty λ must be above 0, not {penalty}.")
