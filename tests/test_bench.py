@@ -48,3 +48,13 @@ def test_the_command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixt
     (run,) = json.loads(capsys.readouterr().out)
     assert run["entities"] == 300
     assert benching.SIZES is SIZES
+
+
+def test_a_reasoner_without_training_has_inference_alone(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(SIZES, "S", TINY)
+    assert main(["bench", "--sizes", "S", "--steps", "1", "--reasoner", "truth-values"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("size\ts\tscoring s\tranking s\tqueries/s")
+    assert measure_speed(TINY, "truth-values", steps=1)["training"] is None

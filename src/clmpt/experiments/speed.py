@@ -9,7 +9,7 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,7 +18,6 @@ import torch
 from torch import Tensor
 
 from clmpt.compute.devices import peak_memory
-from clmpt.errors import SettingError
 from clmpt.evaluation.ranks import filtered_ranks, united
 from clmpt.graph.edges import build_index
 from clmpt.graph.knowledge_graph import KnowledgeGraph, Vocabulary
@@ -27,7 +26,13 @@ from clmpt.logic.formula import placeholders
 from clmpt.logic.shapes import shape
 from clmpt.predictors.complex import ComplEx
 from clmpt.queries.store import AnswerSets, QueryGroup
-from clmpt.reasoners.model import Basis, GradientModel, build_model, read_reasoning
+from clmpt.reasoners.model import (
+    Basis,
+    GradientModel,
+    ReasonerModel,
+    build_model,
+    read_reasoning,
+)
 from clmpt.settings import Training, read_table
 from clmpt.training.trainer import Trainer
 
@@ -108,14 +113,15 @@ def measure_speed(
 ) -> dict[str, Any]:
     """Measures training and inference at one size, in this process; figures are of the median step.
 
-    `changes` override the size's settings of the reasoner; `peak` measures the machine.
+    `changes` override the size's settings of the reasoner; `peak` measures the machine. A model
+    that takes no training steps has no figures for them.
     """
     queries = made_up_queries(size.entities)
     chosen = {"reasoner": reasoner, **size.reasoning, **(changes or {})}
     model = build_model(made_up_basis(size), read_reasoning(chosen), seed=0)
-    if not isinstance(model, GradientModel):
-        raise SettingError(f"{model.title} takes no training steps, so there is nothing to time.")
-    trained = _training(model, queries, negatives, steps, peak or matrix_peak)
+    trained = None
+    if isinstance(model, GradientModel):
+        trained = _training(model, queries, negatives, steps, peak or matrix_peak)
     return {
         "reasoner": reasoner,
         "rank": size.rank,
@@ -155,7 +161,7 @@ def made_up_basis(size: Size) -> Basis:
     )
     graph = KnowledgeGraph(entities, relations, build_index(size.entities, RELATIONS, [facts]))
     predictor = ComplEx(
-        torch.randn(size.entities, 2 * size.rank, generator=random) * 0.1,
+        torch.randn(size.entities, 2 * size.rank, generator=random),  # some answers stand out
         torch.randn(RELATIONS, 2 * size.rank, generator=random) * 0.3,
         torch.arange(RELATIONS) ^ 1,
     )
@@ -220,7 +226,7 @@ def _training(
     }
 
 
-def _inference(model: GradientModel, queries: list[QueryGroup], steps: int) -> dict[str, Any]:
+def _inference(model: ReasonerModel, queries: list[QueryGroup], steps: int) -> dict[str, Any]:
     reasoner = model.reasoner()
     runs = []
     for step in range(steps + 1):
@@ -228,7 +234,8 @@ def _inference(model: GradientModel, queries: list[QueryGroup], steps: int) -> d
         hard = AnswerSets.joined([group.hard for group in part])
         known = united(AnswerSets.joined([group.easy for group in part]), hard)
         clock = Clock()
-        with _watched(model, clock), clock.phase("all"):
+        watched = _watched(model, clock) if isinstance(model, GradientModel) else nullcontext()
+        with watched, clock.phase("all"):
             with clock.phase("scores"):
                 scores_QE = reasoner.score(part)
             with clock.phase("ranking"):
@@ -236,7 +243,11 @@ def _inference(model: GradientModel, queries: list[QueryGroup], steps: int) -> d
         runs.append((clock.total("all"), clock, part))
     runs = sorted(runs[1:], key=lambda run: run[0])  # the first one fills caches
     seconds, clock, part = runs[len(runs) // 2]
-    count, phases = sum(map(len, part)), {name: clock.total(name) for name in model.phases}
+    count, phases = sum(map(len, part)), dict[str, float]()
+    needed = 0.0
+    if isinstance(model, GradientModel):
+        phases = {name: clock.total(name) for name in model.phases}
+        needed = model.cost(model.lay_out(part)).products
     return {
         "seconds": seconds,
         "queries_per_second": count / seconds,
@@ -246,7 +257,7 @@ def _inference(model: GradientModel, queries: list[QueryGroup], steps: int) -> d
             "scoring": clock.total("scores") - sum(phases.values()),
             "ranking": clock.total("ranking"),
         },
-        "encoder_flops_needed": model.cost(model.lay_out(part)).products,
+        "encoder_flops_needed": needed,
         "encoder_flops_spent": clock.products,
     }
 

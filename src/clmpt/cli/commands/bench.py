@@ -10,6 +10,7 @@ from typing import Any
 
 from clmpt.cli.output import TerminalTable, show_json, show_table, tell
 from clmpt.experiments.speed import SIZES, measure_speed
+from clmpt.reasoners.model import GradientModel
 from clmpt.registry import REASONERS
 
 _GIGA = 1e9
@@ -20,7 +21,7 @@ def bench(options: argparse.Namespace) -> None:
     for name in options.sizes:
         size, who, steps = SIZES[name], options.reasoner, options.steps
         runs.append((name, (size, who, "query", steps)))
-        if name != "M":
+        if name != "M" or not issubclass(REASONERS.find(who), GradientModel):
             continue
         runs.append((f"{name}, negatives shared", (size, who, "batch", steps)))
         if "frozen" in {setting.name for setting in fields(REASONERS.find(who).Settings)}:
@@ -36,7 +37,8 @@ def bench(options: argparse.Namespace) -> None:
     if options.json:
         show_json(found)
         return
-    show_table(TerminalTable("Training: a step of 512 queries", *_training(found)))
+    if found[0]["training"]:
+        show_table(TerminalTable("Training: a step of 512 queries", *_training(found)))
     show_table(TerminalTable("Inference: scores and ranks of 512 queries", *_inference(found)))
 
 
