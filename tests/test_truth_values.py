@@ -13,8 +13,13 @@ from clmpt.predictors.calibration import Sharpening, calibrate, is_calibrated, l
 from clmpt.predictors.distmult import DistMult
 from clmpt.predictors.predictor import EmbeddingPredictor, fresh_predictor
 from clmpt.queries.store import QueryGroup
+from clmpt.reasoners.model import Basis
 from clmpt.reasoners.truth_values.rows import PredictedRows
-from clmpt.reasoners.truth_values.truth_values import TruthValueReasoner
+from clmpt.reasoners.truth_values.truth_values import (
+    TruthValueReasoner,
+    TruthValues,
+    TruthValueSettings,
+)
 from clmpt.reasoners.truth_values.value_engine import Effort
 from clmpt.settings import Pretraining
 from dense_rows import DenseRows, with_facts
@@ -126,3 +131,17 @@ def test_a_question_without_constants_on_a_large_graph_has_a_note() -> None:
     bound = graph.bind(parse("?x : r(?x, ?y)"))
     assert TruthValueReasoner(source, graph, 1.0, effort=Effort(0, 2, 0)).notes(bound)
     assert not TruthValueReasoner(source, graph, 1.0, effort=Effort(0, 3, 0)).notes(bound)
+
+
+def test_reasoners_of_one_model_share_their_rows_until_the_predictor_changes() -> None:
+    graph = small_graph()
+    predictor = even_predictor(graph).requires_grad_(False)
+    model = TruthValues(Basis(graph, predictor), TruthValueSettings(sharpening="count"))
+    first, second = model.reasoner(), model.reasoner()
+    query = QueryGroup.single(graph.bind(parse("?x : r(a, ?x)")))
+    before = first.score([query])
+    assert torch.equal(second.score([query]), before)
+    assert model.rows().computed == 1
+    predictor.entities_ED[2] *= 5
+    after = model.reasoner().score([query])
+    assert after[0, 2] > before[0, 2]

@@ -84,25 +84,36 @@ class TruthValues(ReasonerModel):
         self.graph = basis.graph
         self.register_buffer("scale", torch.tensor(settings.negation or _SCALE))
         self.register_buffer("tuned", torch.tensor(False))
+        self._rows: tuple[object, PredictedRows] | None = None
 
     def reasoner(self) -> TruthValueReasoner:
-        assert self.predictor is not None
         settings: TruthValueSettings = self.settings
-        calibrated = settings.sharpening == "calibrated" and is_calibrated(self.predictor)
-        rows = PredictedRows(
-            self.predictor,
-            self.graph.index,
-            Sharpening("calibrated" if calibrated else "count"),
-            settings.threshold,
-            settings.fine_threshold,
-            settings.row_memory * 2**20,
-            getattr(torch, settings.row_precision),
-        )
         effort = Effort(settings.sources, _SCANNED, _ENTRIES, settings.threshold)
         return TruthValueReasoner(
-            *(rows, self.graph, float(self.scale), settings.union, effort),
+            *(self.rows(), self.graph, float(self.scale), settings.union, effort),
             unites=settings.some == "noisy-or",
         )
+
+    def rows(self) -> PredictedRows:
+        """Shared by all its reasoners, so that none computes what another remembers; new ones if
+        the predictor has changed."""
+        predictor, settings = self.predictor, self.settings
+        assert predictor is not None
+        tables = (predictor.entities_ED, predictor.relations_SW, predictor.calibration_SC)
+        version = [(table.data_ptr(), table._version) for table in tables]
+        if self._rows is None or self._rows[0] != version:
+            calibrated = settings.sharpening == "calibrated" and is_calibrated(predictor)
+            rows = PredictedRows(
+                predictor,
+                self.graph.index,
+                Sharpening("calibrated" if calibrated else "count"),
+                settings.threshold,
+                settings.fine_threshold,
+                settings.row_memory * 2**20,
+                getattr(torch, settings.row_precision),
+            )
+            self._rows = version, rows
+        return self._rows[1]
 
     def tune(self, queries: Sequence[QueryGroup]) -> None:
         """Chooses the scale of negation by the mean MRR over queries with negation, once."""
