@@ -20,7 +20,7 @@ import torch
 
 from clmpt.answering.asked_model import TRUTH_VALUES, open_model
 from clmpt.answering.model_folder import graph_of
-from clmpt.evaluation.measuring import mean_mrr
+from clmpt.evaluation.measuring import mrr_by_query
 from clmpt.graph.opening import open_graph
 from clmpt.queries.store import QueryGroup, QuerySet
 from clmpt.reasoners.truth_values.truth_values import TruthValueReasoner
@@ -37,7 +37,7 @@ def measure(reasoner: TruthValueReasoner, groups: list[QueryGroup]) -> tuple[flo
             hard = values_QE[0, np.asarray(one.hard.entities, np.int64)]
             exact += int((hard > bound_Q[0]).sum())
             answers += len(hard)
-            figures.append(mean_mrr(values_QE, one))
+            figures.append(mrr_by_query(values_QE, one).mean())
     middle, late = np.percentile(seconds, [50, 95])
     return 100 * float(np.mean(figures)), 1000 * middle, 1000 * late, 100 * exact / max(answers, 1)
 

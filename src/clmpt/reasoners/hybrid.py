@@ -1,9 +1,9 @@
 """A trained reasoner and truth values in one score, so that each covers the other's weakness.
 
-The score is log(truth value + ε) + w · log softmax of the other's scores. Truth values know the
-facts and negate properly; a trained reasoner has seen queries and generalises over intermediate
-entities. The weight w depends on the kind of question (hops, negation) and is chosen on validation
-queries; 0 leaves truth values alone, so the hybrid is not worse than they are there.
+The score is the log-odds of the truth value + w · log softmax of the other's scores. Truth values
+know the facts and negate properly; a trained reasoner has seen queries and generalises over
+intermediate entities. The weight w depends on the kind of question (hops, negation) and is chosen
+on validation queries; 0 leaves truth values alone, so the hybrid is not worse than they are there.
 """
 
 from __future__ import annotations
@@ -31,17 +31,18 @@ from clmpt.reasoners.truth_values.truth_values import (
     TruthValueReasoner,
     TruthValues,
     TruthValueSettings,
+    log_odds,
 )
 from clmpt.registry import REASONERS
 
 # Shapes: Q queries, E entities, K kinds of questions
 
 WEIGHTS = (0.0, 0.03, 0.06, 0.1, 0.2, 0.3, 0.5)
-_LEAST = 1e-5  # ε: what truth values find impossible is left to the other reasoner
+_LEAST = 1e-7  # truth value: what truth values find impossible is left to the other reasoner
 
 
 class HybridReasoner:
-    """Scores are logarithms, comparable across queries of one kind."""
+    """Scores are log-odds, comparable across queries of one kind."""
 
     name = "hybrid"
     from_facts = True
@@ -57,10 +58,10 @@ class HybridReasoner:
 
     def _scores(self, group: QueryGroup) -> Tensor:
         weight = self.weight_K[kind_of(group.template)]
-        log_QE = self.truth.score([group]).add_(_LEAST).log_()
+        odds_QE = log_odds(self.truth.score([group]), _LEAST)
         if not weight:
-            return log_QE
-        return log_QE + weight * self.other_strengths(self.other.score([group]).cpu())
+            return odds_QE
+        return odds_QE + weight * self.other_strengths(self.other.score([group]).cpu())
 
     def other_strengths(self, scores_QE: Tensor) -> Tensor:
         return (scores_QE / self.temperature).log_softmax(1)
@@ -123,11 +124,11 @@ def best_weights(hybrid: HybridReasoner, queries: Sequence[QueryGroup]) -> list[
     variance = np.zeros_like(gain)
     for group in queries:
         kind = kind_of(group.template)
-        log_QE = hybrid.truth.score([group]).add_(_LEAST).log_()
+        odds_QE = log_odds(hybrid.truth.score([group]), _LEAST)
         other_QE = hybrid.other_strengths(hybrid.other.score([group]).cpu())
-        alone_Q = mrr_by_query(log_QE.clone(), group)
+        alone_Q = mrr_by_query(odds_QE.clone(), group)
         for number, weight in enumerate(WEIGHTS):
-            gained_Q = mrr_by_query(log_QE + weight * other_QE, group) - alone_Q
+            gained_Q = mrr_by_query(odds_QE + weight * other_QE, group) - alone_Q
             gain[kind, number] += gained_Q.mean()
             variance[kind, number] += gained_Q.var() / len(gained_Q)
     return [WEIGHTS[int(best)] for best in (gain - np.sqrt(variance)).argmax(1)]

@@ -21,7 +21,7 @@ from clmpt.compute.chunks import rows_at_once
 from clmpt.evaluation.measuring import evaluate
 from clmpt.graph.knowledge_graph import KnowledgeGraph
 from clmpt.logic.formula import Query
-from clmpt.predictors.calibration import Sharpening, is_calibrated
+from clmpt.predictors.calibration import MOST, Sharpening, is_calibrated
 from clmpt.queries.store import QueryGroup
 from clmpt.reasoners.model import Basis, ReasonerModel
 from clmpt.reasoners.question_kinds import has_negation
@@ -147,6 +147,12 @@ class Derivations:
     table: ValueTable
 
 
+def log_odds(values_QE: Tensor, least: float) -> Tensor:
+    """Truth values on a scale that tells the nearly true from the true; `least` is the lowest
+    value that counts."""
+    return values_QE.clamp(least, MOST).logit()
+
+
 class TruthValueReasoner:
     """Scores are truth values, comparable across queries."""
 
@@ -220,7 +226,7 @@ class TruthValueReasoner:
         return 1 - false_BE, np.maximum.reduce([bound_B, *(bound for _, bound in found)])
 
     def strengths(self, scores_QE: Tensor) -> Tensor:
-        return scores_QE.clamp_min(_LEAST).log()
+        return log_odds(scores_QE, _LEAST)
 
     def derivations(self, query: Query, most: int = 1) -> list[Derivations]:
         """The `most` best derivations of every answer, for each alternative of a query over
