@@ -20,6 +20,17 @@ Status = Literal["known", "hidden", "predicted", "refuted"]
 AtomStatus = Literal["known", "hidden", "predicted", "absent"]
 
 
+def in_percent(probability: float) -> str:
+    """What is unlikely is not impossible, and what is likely is not certain.
+
+    >>> in_percent(0.0002), in_percent(0.234), in_percent(0.999)
+    ('under 1%', '23%', 'over 99%')
+    """
+    if 0 < probability < 0.005:
+        return "under 1%"
+    return "over 99%" if 0.995 <= probability < 1 else f"{probability:.0%}"
+
+
 @dataclass(frozen=True)
 class EvidenceAtom:
     """A fact, or one that must not be, that an answer rests on.
@@ -40,9 +51,11 @@ class EvidenceAtom:
         if self.negated and self.status == "hidden":
             return f"not: {text} (but a held-out fact says so)"
         if self.negated:
-            sure = "" if self.probability is None else f", {self.probability:.0%} sure"
+            sure = "" if self.probability is None else f", {in_percent(self.probability)} sure"
             return f"not: {text} (no such fact{sure})"
-        sure = f", {self.probability:.0%}" if self.status == "predicted" else ""
+        sure = ""
+        if self.status == "predicted" and self.probability is not None:
+            sure = f", {in_percent(self.probability)}"
         return f"{text} ({self.status}{sure})"
 
 

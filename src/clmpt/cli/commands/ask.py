@@ -11,7 +11,14 @@ from pathlib import Path
 from typing import Any
 
 from clmpt.answering.answerer import Answerer
-from clmpt.answering.answers import Answer, Answers, EvidenceAtom, Status, evidence_as_plain
+from clmpt.answering.answers import (
+    Answer,
+    Answers,
+    EvidenceAtom,
+    Status,
+    evidence_as_plain,
+    in_percent,
+)
 from clmpt.cli.output import (
     TerminalTable,
     clean,
@@ -83,7 +90,7 @@ def evidence_picture(found: Answers) -> str:
     for one in found:
         if one.evidence is not None:
             facts = [_drawn(atom) for atom in one.evidence.atoms]
-            chance = "" if one.probability is None else f", {one.probability:.0%}"
+            chance = "" if one.probability is None else f", {in_percent(one.probability)}"
             drawn.append((f"{one.label}: {WORDS[one.status]}{chance}", _term(one.label), facts))
     if not drawn:
         raise SettingError("No answer has a derivation to draw.")
@@ -92,7 +99,9 @@ def evidence_picture(found: Answers) -> str:
 
 def _drawn(atom: EvidenceAtom) -> DrawnFact:
     fact = Atom(Name(atom.relation), _term(atom.head), _term(atom.tail))
-    sure = "" if atom.probability is None or atom.status == "known" else f" {atom.probability:.0%}"
+    sure = ""
+    if atom.probability is not None and atom.status != "known":
+        sure = f" {in_percent(atom.probability)}"
     return DrawnFact(fact, atom.negated, atom.status != "known", sure)
 
 
