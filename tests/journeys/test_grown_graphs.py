@@ -134,6 +134,20 @@ def test_a_second_update_replaces_the_model_that_was_kept(grown: Path) -> None:
     assert files_of(previous_folder(grown / "model")) == first
 
 
+def test_the_same_facts_in_another_order_are_no_change(
+    fitted: Path, tmp_path: Path, capsys: Captured
+) -> None:
+    shutil.copytree(fitted / "model", tmp_path / "model")
+    shutil.copy(fitted / "quick.toml", tmp_path)
+    lines = (fitted / "facts.tsv").read_text().splitlines(keepends=True)
+    (tmp_path / "facts.tsv").write_text("".join(reversed(lines)))
+    before = files_of(tmp_path / "model")
+    assert main(fit_words(tmp_path, "model")) == 0
+    assert "already finished" in capsys.readouterr().err
+    assert files_of(tmp_path / "model") == before
+    assert not previous_folder(tmp_path / "model").exists()
+
+
 def test_an_update_with_other_settings_is_refused(grown: Path, capsys: Captured) -> None:
     told = refused(capsys, *fit_words(grown, "model", "--seed", "7"))
     assert "other settings (fitting.seed: 0 there, 7 here)" in told

@@ -42,6 +42,7 @@ from clmpt.experiments.updating import (
     Previous,
     exchange,
     finish_exchange,
+    fit_of_other_names,
     previous_fit,
     previous_folder,
     refuse_seen,
@@ -102,8 +103,8 @@ def settings_for(
     """Those of a fit in `out`: chosen by the graph's size, or those of the model that is updated
     there, and above them what is given."""
     finish_exchange(out)
-    previous = previous_fit(out, graph)
-    return same_settings(previous, given) if previous else fit_settings(graph, given)
+    other = fit_of_other_names(out, graph)
+    return same_settings(other, given) if other else fit_settings(graph, given)
 
 
 @dataclass(frozen=True)
@@ -173,9 +174,11 @@ def begin_fit(
         plain[table].pop("device")  # a model trained on another device can be opened here
     identity = {"kind": "fit", **plain, "graph": graph.identity}
     previous = previous_fit(out, graph)
-    if previous:
+    if fit_of_other_names(out, graph):
         own = {**identity, "graph": identity_of(out)["graph"]}
         RunFolder.find(out, own)  # rejects other settings
+        identity = identity if previous else own
+    if previous:
         out = update_folder(out)
     run = RunFolder.resume(out, identity)
     if run is None:

@@ -78,11 +78,20 @@ class Previous:
         return replace(settings, pretraining=before, training=after)
 
 
-def previous_fit(out: Path, graph: KnowledgeGraph) -> Previous | None:
-    """The finished fit in a folder, if its graph was another one."""
+def fit_of_other_names(out: Path, graph: KnowledgeGraph) -> Previous | None:
+    """The finished fit in a folder, if its graph had other names or facts, or another order."""
     found = identity_of(out) if is_finished(out) else {}
-    is_older = found.get("kind") == "fit" and found.get("graph") != graph.identity
-    return Previous(out) if is_older else None
+    is_other = found.get("kind") == "fit" and found.get("graph") != graph.identity
+    return Previous(out) if is_other else None
+
+
+def previous_fit(out: Path, graph: KnowledgeGraph) -> Previous | None:
+    """The finished fit in a folder, if its graph has changed since; another order of the same
+    facts is no change."""
+    found = fit_of_other_names(out, graph)
+    if found is None or (len(graph.splits) == 1 and not changes(found.graph, graph)):
+        return None
+    return found
 
 
 def same_settings(previous: Previous, given: Mapping[str, Mapping[str, Any]]) -> FitSettings:
@@ -138,6 +147,9 @@ class Changes:
     relations: int
     facts: int
     gone: int  # facts
+
+    def __bool__(self) -> bool:
+        return any((self.entities, self.relations, self.facts, self.gone))
 
 
 def changes(before: KnowledgeGraph, graph: KnowledgeGraph) -> Changes:

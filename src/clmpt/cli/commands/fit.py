@@ -141,7 +141,7 @@ def _changed(previous: Previous, graph: KnowledgeGraph) -> str:
         )
         if count
     ]
-    return f"of {previous.folder}: {', '.join(parts) or 'names in another order'}"
+    return f"of {previous.folder}: {', '.join(parts) or 'other splits'}"
 
 
 def _show_plan(
