@@ -14,8 +14,11 @@ from clmpt.answering.answerer import Answerer
 from clmpt.answering.asked_model import AskedModel
 from clmpt.cli.main import main
 from clmpt.graph.knowledge_graph import KnowledgeGraph
+from clmpt.graph.opening import open_graph
 from clmpt.logic.parser import parse
 from clmpt.logic.shapes import EPFO, NEGATION, shape
+from clmpt.predictors.predictor import fresh_predictor, read_pretraining
+from clmpt.predictors.predictor_folder import save_predictor
 from clmpt.queries.templates import instantiate
 from clmpt.reasoners.reasoner_folder import calibrations_in
 from clmpt.reasoners.truth_values.truth_values import TruthValueReasoner
@@ -31,11 +34,24 @@ Captured = pytest.CaptureFixture[str]
 def test_certain_answers_stand_above_all_others_and_no_refuted_one_is_listed(
     world_model: Path, reasoner: str
 ) -> None:
-    model = clmpt.load(world_model, "cpu", reasoner=reasoner)
+    check_order(clmpt.load(world_model, "cpu", reasoner=reasoner), 3)
+
+
+@pytest.mark.parametrize("reasoner", ["truth-values", "beam-search"])
+def test_the_same_holds_on_a_real_benchmark_however_bad_the_predictor(
+    benchmarks: Path, tmp_path: Path, reasoner: str
+) -> None:
+    graph = open_graph(benchmarks / "NELL-betae")
+    settings = read_pretraining({"rank": 8, "initial_scale": 1.0})
+    save_predictor(tmp_path / "random", fresh_predictor(graph, settings), graph, {})
+    check_order(Answerer.open(tmp_path / "random", benchmarks / "NELL-betae", reasoner=reasoner), 1)
+
+
+def check_order(model: Answerer, count: int) -> None:
     graph, everything = model.graph, len(model.graph.entities)
     protocol = Protocol(("train",), ("train",))
     for name in (*EPFO, *NEGATION):
-        group = sample(shape(name), graph, protocol, 3, seed=5)
+        group = sample(shape(name), graph, protocol, count, seed=5)
         for row in range(len(group)):
             query = instantiate(
                 group.template, group.entities[row], group.relations[row], len(graph.relations)
@@ -193,3 +209,16 @@ def _plain() -> object:
     from contextlib import nullcontext
 
     return nullcontext()
+
+
+def test_facts_that_a_reasoner_may_use_are_chosen_by_split(fitted: Path, capsys: Captured) -> None:
+    model = str(fitted / "model")
+    words = ["evaluate", model, "--queries", str(fitted / "model" / "test.queries"), "--json"]
+    words += ["--reasoner", "truth-values", "--shapes", "1p", "2p", "2i", "--device", "cpu"]
+    assert main(words) == 0
+    usual = json.loads(capsys.readouterr().out)["queries"]["mean"]
+    assert main([*words, "--known", "train", "valid", "test"]) == 0  # with these, all is known
+    assert json.loads(capsys.readouterr().out)["queries"]["mean"] == pytest.approx(1)
+    assert usual < 0.9
+    assert main([*words, "--known", "yesterday"]) == 2
+    assert "The graph has no split 'yesterday'" in capsys.readouterr().err
