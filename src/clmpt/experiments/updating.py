@@ -21,7 +21,7 @@ from clmpt.answering.model_folder import REASONER
 from clmpt.errors import DataError
 from clmpt.experiments.fit_settings import FitSettings
 from clmpt.experiments.recipes import Fitting
-from clmpt.graph.edges import Ints
+from clmpt.graph.edges import AnyInts, Ints
 from clmpt.graph.knowledge_graph import KnowledgeGraph
 from clmpt.graph.opening import GRAPH
 from clmpt.graph.splits import train_split
@@ -153,16 +153,13 @@ class Changes:
 
 
 def changes(before: KnowledgeGraph, graph: KnowledgeGraph) -> Changes:
-    entity, relation = (_ids(a, b) for a, b in _vocabularies(graph, before))
-    there = before.triples()
-    rows = graph.triples().astype(np.int64)
-    moved = np.stack([entity[rows[:, 0]], relation[rows[:, 1]], entity[rows[:, 2]]], axis=1)
-    same = np.isin(_codes(moved, before), _codes(there, before)) & (moved >= 0).all(1)
+    was = _Renumbered(before, graph)
+    same = np.isin(was.facts(graph.triples()), was.codes(before.triples()))
     return Changes(
-        int((entity < 0).sum()),
-        int((relation < 0).sum()),
+        int((was.entity_E < 0).sum()),
+        int((was.relation_R < 0).sum()),
         int((~same).sum()),
-        len(there) - int(same.sum()),
+        before.index.triples - int(same.sum()),
     )
 
 
@@ -170,13 +167,9 @@ def refuse_seen(previous: Previous, divided: KnowledgeGraph) -> None:
     """Rejects a graph that holds out facts which the model before was trained on: figures on them
     would be too good."""
     before = previous.graph
-    seen = before.triples(train_split(before))
-    entity, relation = (_ids(a, b) for a, b in _vocabularies(divided, before))
+    was, seen = _Renumbered(before, divided), before.triples(train_split(before))
     held = [divided.triples(name) for name in ("valid", "test") if name in divided.splits]
-    rows = np.concatenate([np.empty((0, 3), np.int64), *held]).astype(np.int64)
-    moved = np.stack([entity[rows[:, 0]], relation[rows[:, 1]], entity[rows[:, 2]]], axis=1)
-    moved = moved[(moved >= 0).all(1)]
-    count = int(np.isin(_codes(moved, before), _codes(seen, before)).sum())
+    count = sum(int(np.isin(was.facts(rows), was.codes(seen)).sum()) for rows in held)
     if count:
         raise DataError(
             f"{count:,} of the facts that are held out now were trained on before, so the figures "
@@ -184,20 +177,21 @@ def refuse_seen(previous: Previous, divided: KnowledgeGraph) -> None:
         )
 
 
-def _vocabularies(graph: KnowledgeGraph, before: KnowledgeGraph) -> list[tuple[Any, Any]]:
-    return [
-        (graph.entities.names, before.entities.names),
-        (graph.relations.names, before.relations.names),
-    ]
+class _Renumbered:
+    """Facts of a graph in the numbers of an older state of it."""
 
+    def __init__(self, before: KnowledgeGraph, graph: KnowledgeGraph) -> None:
+        self.entities, self.relations = len(before.entities), len(before.relations)
+        self.entity_E = before.entities.names.ids_of(graph.entities.names)
+        self.relation_R = before.relations.names.ids_of(graph.relations.names)
 
-def _ids(names: Any, others: Any) -> Ints:
-    """The id of each name among others; -1 if it is not there."""
-    ids = {name: number for number, name in enumerate(others)}
-    return np.fromiter((ids.get(name, -1) for name in names), np.int64, len(names))
+    def facts(self, rows: AnyInts) -> Ints:
+        """A number for each fact, as `codes` gives it to the older graph's; -1 if it is new."""
+        head, relation, tail = rows.T
+        moved = np.stack([self.entity_E[head], self.relation_R[relation], self.entity_E[tail]], 1)
+        return np.where((moved >= 0).all(1), self.codes(moved), -1)
 
-
-def _codes(rows: Any, graph: KnowledgeGraph) -> Ints:
-    head, relation, tail = rows.astype(np.int64).T
-    code: Ints = (head * len(graph.relations) + relation) * len(graph.entities) + tail
-    return code
+    def codes(self, rows: AnyInts) -> Ints:
+        head, relation, tail = rows.astype(np.int64).T
+        code: Ints = (head * self.relations + relation) * self.entities + tail
+        return code

@@ -70,6 +70,15 @@ class NameTable:
         found: list[int] = self.order[first : bisect_right(ranked, wanted, lo=first)].tolist()
         return found
 
+    def ids_of(self, names: Iterable[str]) -> npt.NDArray[np.int64]:
+        """The id of each of many texts; -1 for those that are not here.
+
+        >>> NameTable.of(["a", "b"]).ids_of(["b", "c"]).tolist()
+        [1, -1]
+        """
+        ids = {name: number for number, name in enumerate(self)}
+        return np.fromiter((ids.get(name, -1) for name in names), np.int64)
+
     def starting_with(self, prefix: str, limit: int) -> list[int]:
         """Up to `limit` ids whose text starts with `prefix`, in the order of their texts."""
         wanted = prefix.encode("utf-8", "surrogatepass")

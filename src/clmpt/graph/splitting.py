@@ -88,8 +88,7 @@ def _split_before(graph: KnowledgeGraph, rows: AnyInts, before: KnowledgeGraph |
     found_T = np.full(len(rows), _NEW)
     if before is None:
         return found_T
-    ids = {name: number for number, name in enumerate(graph.entities.names)}
-    here = np.fromiter((ids.get(name, -1) for name in before.entities.names), np.int64)
+    here = graph.entities.names.ids_of(before.entities.names)
     size = len(graph.entities)
     pair_T = _pairs(rows, size)
     for number, split in ((1, "valid"), (2, "test"), (_TRAIN, "train")):  # train has the last word

@@ -69,8 +69,7 @@ class StoredNames:
         """
         found = []
         for kind, own, other in self._pairs(graph):
-            ids = {name: number for number, name in enumerate(own)}
-            match = np.fromiter((ids.get(name, -1) for name in other), np.int64, len(other))
+            match = own.ids_of(other)
             if 2 * np.count_nonzero(match >= 0) < len(own):
                 raise _other_names(kind, own, other)
             found.append(match)
