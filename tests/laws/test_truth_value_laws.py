@@ -107,7 +107,8 @@ def test_uniting_values_is_never_less_than_their_maximum(
     (best,) = reasoner_of(graph, matrices, 1.0).score([QueryGroup.single(bound)]).tolist()
     (found,) = uniting(graph, matrices).score([QueryGroup.single(bound)]).tolist()
     assert [value > 0 for value in found] == [value > 0 for value in best]
-    assert all(u >= m - 2e-4 for u, m in zip(found, best, strict=True))
+    # A value of 1 counts as 0.9999, once for every variable.
+    assert all(u >= 0.999 * m - 1e-6 for u, m in zip(found, best, strict=True))
     assert max(found) <= 1
 
 
