@@ -72,13 +72,14 @@ class AskedModel:
         starts = all(_has_constant(graph) for graph in graphs)
         if (self.from_facts or starts) and (not new or self.name == TRUTH_VALUES):
             return self, ()
+        unknown = " and ".join(f"'{label}'" for label in new) + " is new to the model"
         if self.truth is not None and not self.insisted:
             able = replace(self, reasoner=self.truth, name=TRUTH_VALUES)
-            why = f"{_listed(new)} is new to the model" if new else "The question names no entity"
-            return able, (f"{why}{'' if new else ' to start from'}: truth values answer it.",)
+            why = unknown if new else "The question names no entity to start from"
+            return able, (f"{why}: truth values answer it.",)
         if new:
             raise UnsupportedQuery(
-                f"{_listed(new)} is new to the model: {self.reasoner.name} has not seen it",
+                f"{unknown}: {self.reasoner.name} has not seen it",
                 "Ask truth values, which know its facts: --reasoner truth-values",
             )
         raise UnsupportedQuery(
@@ -103,10 +104,6 @@ class AskedModel:
         if self.new:
             possible_E[torch.from_numpy(self.new.entities)] = False
         return possible_E
-
-
-def _listed(labels: list[str]) -> str:
-    return " and ".join(f"'{label}'" for label in labels)
 
 
 def _has_constant(graph: QueryGraph) -> bool:
@@ -136,12 +133,9 @@ def open_model(
     seen = known or graph.view(train_split(graph))
     if not is_reasoner(weights):
         found = open_predictor(weights, device, trust)
-        predictor, new = found.predictor, None
-        if newer and not found.names.are_of(graph):
-            match = found.names.match(graph)
-            predictor, new = on_newer_graph(predictor, match), NewNames.of(graph, match)
-        else:
-            found.names.check_graph(graph)
+        match = found.names.match_newer(graph, newer)
+        predictor = on_newer_graph(found.predictor, match) if match else found.predictor
+        new = NewNames.of(graph, match) if match else None
         own = over_predictor(predictor, seen)
         usual = TRUTH_VALUES if is_calibrated(predictor) else BEAM_SEARCH
         name = wanted or usual
@@ -163,11 +157,14 @@ def reasoners_of(model: ReasonerModel, seen: KnowledgeGraph) -> dict[str, Reason
     """All reasoners that a model offers, by name; `seen` are the facts it may use."""
     found: dict[str, Reasoner] = {REASONERS.name_of(type(model)): model.reasoner(), **model.parts()}
     before = model.untrained_predictor
-    return {**(over_predictor(before, seen) if before else {}), **found}
+    return {**(over_predictor(before, seen, found.get(TRUTH_VALUES)) if before else {}), **found}
 
 
-def over_predictor(predictor: EmbeddingPredictor, seen: KnowledgeGraph) -> dict[str, Reasoner]:
-    truth = TruthValues(Basis(seen, predictor), TruthValueSettings()).reasoner()
+def over_predictor(
+    predictor: EmbeddingPredictor, seen: KnowledgeGraph, truth: Reasoner | None = None
+) -> dict[str, Reasoner]:
+    """The reasoners that need no training; `truth` if the model has truth values of its own."""
+    truth = truth or TruthValues(Basis(seen, predictor), TruthValueSettings()).reasoner()
     return {TRUTH_VALUES: truth, BEAM_SEARCH: BeamSearch(predictor, len(seen.relations))}
 
 

@@ -43,7 +43,6 @@ from clmpt.experiments.updating import (
     exchange,
     finish_exchange,
     fit_of_other_names,
-    previous_fit,
     previous_folder,
     refuse_seen,
     same_settings,
@@ -173,13 +172,14 @@ def begin_fit(
     for table in ("pretraining", "training"):
         plain[table].pop("device")  # a model trained on another device can be opened here
     identity = {"kind": "fit", **plain, "graph": graph.identity}
-    previous = previous_fit(out, graph)
-    if fit_of_other_names(out, graph):
+    previous = None
+    if other := fit_of_other_names(out, graph):
         own = {**identity, "graph": identity_of(out)["graph"]}
         RunFolder.find(out, own)  # rejects other settings
-        identity = identity if previous else own
-    if previous:
-        out = update_folder(out)
+        if other.is_outdated(graph):
+            previous, out = other, update_folder(out)
+        else:
+            identity = own
     run = RunFolder.resume(out, identity)
     if run is None:
         divided = divide(graph, settings.fitting, previous)

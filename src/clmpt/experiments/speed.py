@@ -9,7 +9,7 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -28,6 +28,7 @@ from clmpt.predictors.complex import ComplEx
 from clmpt.queries.store import AnswerSets, QueryGroup
 from clmpt.reasoners.model import (
     Basis,
+    Cost,
     GradientModel,
     ReasonerModel,
     build_model,
@@ -234,8 +235,7 @@ def _inference(model: ReasonerModel, queries: list[QueryGroup], steps: int) -> d
         hard = AnswerSets.joined([group.hard for group in part])
         known = united(AnswerSets.joined([group.easy for group in part]), hard)
         clock = Clock()
-        watched = _watched(model, clock) if isinstance(model, GradientModel) else nullcontext()
-        with watched, clock.phase("all"):
+        with _watched(model, clock), clock.phase("all"):
             with clock.phase("scores"):
                 scores_QE = reasoner.score(part)
             with clock.phase("ranking"):
@@ -243,11 +243,8 @@ def _inference(model: ReasonerModel, queries: list[QueryGroup], steps: int) -> d
         runs.append((clock.total("all"), clock, part))
     runs = sorted(runs[1:], key=lambda run: run[0])  # the first one fills caches
     seconds, clock, part = runs[len(runs) // 2]
-    count, phases = sum(map(len, part)), dict[str, float]()
-    needed = 0.0
-    if isinstance(model, GradientModel):
-        phases = {name: clock.total(name) for name in model.phases}
-        needed = model.cost(model.lay_out(part)).products
+    count, phases = sum(map(len, part)), {name: clock.total(name) for name in model.phases}
+    cost = model.cost(model.lay_out(part)) if isinstance(model, GradientModel) else Cost()
     return {
         "seconds": seconds,
         "queries_per_second": count / seconds,
@@ -257,16 +254,17 @@ def _inference(model: ReasonerModel, queries: list[QueryGroup], steps: int) -> d
             "scoring": clock.total("scores") - sum(phases.values()),
             "ranking": clock.total("ranking"),
         },
-        "encoder_flops_needed": needed,
+        "encoder_flops_needed": cost.products,
         "encoder_flops_spent": clock.products,
     }
 
 
 @contextmanager
-def _watched(model: GradientModel, clock: Clock) -> Iterator[None]:
+def _watched(model: ReasonerModel, clock: Clock) -> Iterator[None]:
     """Times a model's phases from outside, without changing the model's code."""
 
     def note_cost(_module: Any, arguments: tuple[Any, ...]) -> None:
+        assert isinstance(model, GradientModel)  # no other is called
         cost = model.cost(arguments[0])
         clock.products += cost.products
         clock.tokens += cost.tokens

@@ -27,8 +27,7 @@ from clmpt.predictors.predictor_folder import (
 )
 from clmpt.progress import Progress, ReportProgress, part_of
 from clmpt.queries.store import QuerySet
-from clmpt.reasoners.reasoner_folder import reasoner_is_whole
-from clmpt.reasoners.starting import Start
+from clmpt.reasoners.reasoner_folder import StoredWeights, reasoner_is_whole
 from clmpt.settings import Pretraining, Reasoning, Training
 from clmpt.storage.run_folder import is_finished
 from clmpt.training.loop import TrainingStep
@@ -89,7 +88,7 @@ def reasoner_stage(
     path: Path,
     source: str,
     work: Work,
-    start: Callable[[], Start | None] = lambda: None,
+    start: Callable[[], StoredWeights | None] = lambda: None,
 ) -> Stage:
     """Trains on `queries` and keeps the best weights on `valid`, or on sampled queries."""
     name, (before, reasoning, settings) = "training", chosen

@@ -32,7 +32,7 @@ from clmpt.predictors.predictor_folder import (
     open_predictor,
 )
 from clmpt.reasoners.model import read_reasoning
-from clmpt.reasoners.starting import Start
+from clmpt.reasoners.reasoner_folder import StoredWeights, open_weights
 from clmpt.settings import Pretraining, Training, read_table
 from clmpt.storage.run_folder import identity_of, is_begun, is_finished
 
@@ -56,8 +56,8 @@ class Previous:
         path = self.folder / PREDICTOR
         return open_predictor(path, trust=trust) if is_predictor(path) else None
 
-    def start(self, trust: list[str]) -> Start:
-        return Start.open(self.folder / REASONER, trust)
+    def start(self, trust: list[str]) -> StoredWeights:
+        return open_weights(self.folder / REASONER, trust)
 
     def shortened(self, settings: FitSettings) -> FitSettings:
         """For an update: fewer epochs and steps, and the regularisation that was best before."""
@@ -77,6 +77,10 @@ class Previous:
         )
         return replace(settings, pretraining=before, training=after)
 
+    def is_outdated(self, graph: KnowledgeGraph) -> bool:
+        """Whether the graph has changed since; another order of the same facts is no change."""
+        return len(graph.splits) > 1 or bool(changes(self.graph, graph))
+
 
 def fit_of_other_names(out: Path, graph: KnowledgeGraph) -> Previous | None:
     """The finished fit in a folder, if its graph had other names or facts, or another order."""
@@ -86,12 +90,9 @@ def fit_of_other_names(out: Path, graph: KnowledgeGraph) -> Previous | None:
 
 
 def previous_fit(out: Path, graph: KnowledgeGraph) -> Previous | None:
-    """The finished fit in a folder, if its graph has changed since; another order of the same
-    facts is no change."""
+    """The finished fit in a folder, if its graph has changed since."""
     found = fit_of_other_names(out, graph)
-    if found is None or (len(graph.splits) == 1 and not changes(found.graph, graph)):
-        return None
-    return found
+    return found if found and found.is_outdated(graph) else None
 
 
 def same_settings(previous: Previous, given: Mapping[str, Mapping[str, Any]]) -> FitSettings:

@@ -90,12 +90,12 @@ def _split_before(graph: KnowledgeGraph, rows: AnyInts, before: KnowledgeGraph |
         return found_T
     here = graph.entities.names.ids_of(before.entities.names)
     size = len(graph.entities)
-    pair_T = _pairs(rows, size)
+    pair_T = _pairs(rows[:, [0, 2]], size)
     for number, split in ((1, "valid"), (2, "test"), (_TRAIN, "train")):  # train has the last word
         if split in before.splits:
             ends = here[before.triples(split)[:, [0, 2]]]
-            there = ends[(ends >= 0).all(1)]
-            found_T[np.isin(pair_T, _pairs(there[:, [0, 0, 1]], size))] = number
+            there = _pairs(ends[(ends >= 0).all(1)], size)
+            found_T[np.isin(pair_T, there)] = number
     return found_T
 
 
@@ -105,7 +105,7 @@ def _shuffled_pairs(
     """The rows of the facts between two entities, pair by pair in random order, where they are
     wanted; pairs with an entity that has no other facts are left out, since it must keep one in
     train."""
-    pair_T = _pairs(rows, len(degree))
+    pair_T = _pairs(rows[:, [0, 2]], len(degree))
     order = np.argsort(pair_T, kind="stable")
     order = order[wanted_T[order]]
     starts = np.flatnonzero(np.diff(pair_T[order], prepend=-1))
@@ -117,7 +117,7 @@ def _shuffled_pairs(
         yield order[starts[pair] : stops[pair]]
 
 
-def _pairs(rows: AnyInts, size: int) -> Ints:
-    """One number for the two entities of each fact, in either order."""
-    ends = np.sort(rows[:, [0, 2]].astype(np.int64), axis=1)
+def _pairs(ends: AnyInts, size: int) -> Ints:
+    """One number for the two entities of each row, in either order."""
+    ends = np.sort(ends.astype(np.int64), axis=1)
     return ends[:, 0] * size + ends[:, 1]

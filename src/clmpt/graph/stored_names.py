@@ -23,10 +23,6 @@ class NameMatch:
     entity_E: Ints
     relation_R: Ints
 
-    @property
-    def has_new(self) -> bool:
-        return bool((self.entity_E < 0).any() or (self.relation_R < 0).any())
-
 
 @dataclass(frozen=True)
 class StoredNames:
@@ -54,9 +50,13 @@ class StoredNames:
             if not _same(own, other):
                 raise _other_names(kind, own, other)
 
-    def are_of(self, graph: KnowledgeGraph) -> bool:
-        """Whether the graph has exactly these names in this order."""
-        return all(_same(own, other) for _, own, other in self._pairs(graph))
+    def match_newer(self, graph: KnowledgeGraph, newer: bool) -> NameMatch | None:
+        """None for a graph with exactly these names in this order. Any other one is rejected, or
+        matched if it may be `newer`."""
+        if newer and not all(_same(own, other) for _, own, other in self._pairs(graph)):
+            return self.match(graph)
+        self.check_graph(graph)
+        return None
 
     def match(self, graph: KnowledgeGraph) -> NameMatch:
         """Where the names of a newer state of the graph are among these; rejects a graph that

@@ -57,4 +57,7 @@ def on_newer_graph(old: EmbeddingPredictor, match: NameMatch) -> EmbeddingPredic
 
 def is_unknown(table_ND: Tensor) -> Tensor:
     """Which rows of a table stand for something that the predictor does not know."""
-    return ~table_ND.detach().any(1)
+    found_N = table_ND.detach()[:, 0] == 0  # few of them if any, so the table is not read whole
+    rows = found_N.nonzero().squeeze(1)
+    found_N[rows] = ~table_ND.detach()[rows].any(1)
+    return found_N

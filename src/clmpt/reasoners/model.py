@@ -81,6 +81,8 @@ class ReasonerModel(nn.Module, ABC):
     part_names: ClassVar[tuple[str, ...]] = ()  # of `parts`, known without a model
     rows_per_query: ClassVar[int] = 1  # how often all entities are scored for a query, for plans
     labelled: ClassVar[tuple[str, ...]] = ()  # settings that `label` speaks of
+    # The parts of a step that `clmpt bench` times, by label: the method that does them.
+    phases: ClassVar[Mapping[str, str]] = {}
 
     def __init__(
         self,
@@ -138,9 +140,6 @@ class ReasonerModel(nn.Module, ABC):
 
 class GradientModel(ReasonerModel):
     """A model that learns by gradient descent from queries and their answers."""
-
-    # The parts of a step that `clmpt bench` times, by label: the method that does them.
-    phases: ClassVar[Mapping[str, str]] = {}
 
     @abstractmethod
     def lay_out(self, groups: Sequence[QueryGroup]) -> Any:

@@ -50,6 +50,21 @@ class StoredReasoner:
     match: NameMatch | None = None  # if it was opened on a newer graph
 
 
+@dataclass(frozen=True)
+class StoredWeights:
+    """A model's own weights, its predictor, its names and its metadata, without its graph."""
+
+    own: Mapping[str, Tensor]
+    predictor: EmbeddingPredictor | None
+    names: StoredNames
+    about: dict[str, Any]
+
+    @property
+    def checksum(self) -> int:
+        tables = self.predictor.parameters() if self.predictor else ()
+        return checksum([*self.own.values(), *tables])
+
+
 def is_reasoner(folder: str | Path) -> bool:
     return (Path(folder) / _ABOUT).exists()
 
@@ -100,11 +115,9 @@ def open_reasoner(
     class outside this installation is imported only if `trust` names it.
     """
     folder = Path(folder)
-    tensors, predictor, names = open_weights(folder, trust)
-    about = about_reasoner(folder)
-    match = names.match(graph) if newer and not names.are_of(graph) else None
-    if match is None:
-        names.check_graph(graph)
+    weights = open_weights(folder, trust)
+    tensors, predictor, about = weights.own, weights.predictor, weights.about
+    match = weights.names.match_newer(graph, newer)
     with damage_named(folder):
         kind = REASONERS.find_trusted(about["reasoner"], trust, folder)
         reasoning = Reasoning(about["reasoner"], read_table(kind.Settings, about["reasoning"]))
@@ -113,13 +126,11 @@ def open_reasoner(
             tensors = _carried_over(tensors, about["predictor"], trust, folder, match)
         basis = Basis(known or graph.view(train_split(graph)), predictor)
         model = _filled(basis, reasoning, tensors)
-    return StoredReasoner(model.to(device).requires_grad_(False).eval(), names, about, match)
+    model = model.to(device).requires_grad_(False).eval()
+    return StoredReasoner(model, weights.names, about, match)
 
 
-def open_weights(
-    folder: Path, trust: Collection[str] = ()
-) -> tuple[dict[str, Tensor], EmbeddingPredictor | None, StoredNames]:
-    """A stored model's own weights, its predictor and its names, without its graph."""
+def open_weights(folder: Path, trust: Collection[str] = ()) -> StoredWeights:
     if not is_reasoner(folder):
         raise DataError(
             f"'{folder}' has no trained reasoner (no {_ABOUT}). Train one with 'clmpt train', or "
@@ -137,7 +148,7 @@ def open_weights(
                 raise KeyError("the predictor is another one")
             predictor = predictor_of(about["predictor"], stored, trust, folder)
             check_fit(folder, predictor, names)
-    return tensors, predictor, names
+    return StoredWeights(tensors, predictor, names, about)
 
 
 def _carried_over(

@@ -6,43 +6,19 @@ over by name; those of a frozen predictor are its own.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass
-from pathlib import Path
-
 import torch
 from torch import Tensor
 
-from clmpt.compute.tensor_files import checksum
 from clmpt.errors import DataError
 from clmpt.graph.knowledge_graph import KnowledgeGraph
-from clmpt.graph.stored_names import StoredNames
 from clmpt.predictors.carrying_over import carry_over
 from clmpt.predictors.predictor import EmbeddingPredictor
 from clmpt.reasoners.model import ReasonerModel
-from clmpt.reasoners.reasoner_folder import open_weights, own_state
-
-
-@dataclass(frozen=True)
-class Start:
-    """The weights of a trained model: its own, and its predictor's with their names."""
-
-    own: Mapping[str, Tensor]
-    predictor: EmbeddingPredictor | None
-    names: StoredNames
-
-    @classmethod
-    def open(cls, folder: str | Path, trust: Collection[str] = ()) -> Start:
-        return cls(*open_weights(Path(folder), trust))
-
-    @property
-    def checksum(self) -> int:
-        tables = self.predictor.parameters() if self.predictor else ()
-        return checksum([*self.own.values(), *tables])
+from clmpt.reasoners.reasoner_folder import StoredWeights, own_state
 
 
 @torch.no_grad()
-def start_from(model: ReasonerModel, start: Start | None, graph: KnowledgeGraph) -> None:
+def start_from(model: ReasonerModel, start: StoredWeights | None, graph: KnowledgeGraph) -> None:
     """Gives an untrained model the weights that it has in common with a trained one, if any."""
     if start is None:
         return

@@ -29,12 +29,13 @@ from clmpt.queries.store import QueryGroup, QuerySet
 from clmpt.reasoners.answer_calibration import AnswerCalibration, calibrate_answers
 from clmpt.reasoners.model import Basis, GradientModel, ReasonerModel, build_model
 from clmpt.reasoners.reasoner_folder import (
+    StoredWeights,
     has_calibrations,
     open_reasoner,
     replace_reasoner,
     save_calibrations,
 )
-from clmpt.reasoners.starting import Start, start_from
+from clmpt.reasoners.starting import start_from
 from clmpt.registry import PREDICTORS, REASONERS
 from clmpt.sampling.sampler import MOST_HARD, Protocol, sample
 from clmpt.settings import Pretraining, Reasoning, Training, without_device
@@ -115,7 +116,7 @@ def train(
     source: str = "",
     valid: QuerySet | None = None,
     save_seconds: float = SAVE_SECONDS,
-    start: Start | None = None,
+    start: StoredWeights | None = None,
 ) -> Generator[TrainingStep, None, None]:
     """Trains a reasoner in the folder `out`, or resumes the run interrupted there.
 
@@ -195,7 +196,7 @@ def _identity(
     predictor: EmbeddingPredictor | None,
     queries: QuerySet,
     valid: QuerySet | None,
-    chosen: tuple[Reasoning, Training, Start | None],
+    chosen: tuple[Reasoning, Training, StoredWeights | None],
 ) -> dict[str, Any]:
     """What identifies a run: it resumes only if all of this is unchanged."""
     reasoning, settings, start = chosen

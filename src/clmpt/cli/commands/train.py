@@ -15,8 +15,7 @@ from clmpt.graph.splits import has_facts
 from clmpt.predictors.predictor_folder import open_predictor
 from clmpt.queries.sources import open_queries
 from clmpt.reasoners.model import read_reasoning
-from clmpt.reasoners.reasoner_folder import about_reasoner
-from clmpt.reasoners.starting import Start
+from clmpt.reasoners.reasoner_folder import about_reasoner, open_weights
 from clmpt.registry import REASONERS
 from clmpt.settings import Training, read_table
 from clmpt.storage.run_folder import is_begun
@@ -46,9 +45,9 @@ def train_reasoner(options: argparse.Namespace) -> None:
     if valid is None and not (has_facts(graph, "valid") and has_facts(graph, "train")):
         tell("There are no facts in 'valid': training runs all steps and keeps the last weights.")
     source = str(Path(options.folder).resolve())
-    start = (
-        Start.open(weights_in(options.start_from), options.trust) if options.start_from else None
-    )
+    start = None
+    if options.start_from:
+        start = open_weights(weights_in(options.start_from), options.trust)
     steps = train(graph, predictor, queries, reasoning, settings, out, source, valid, start=start)
     hint = f"clmpt ask {out} 'QUESTION', or clmpt evaluate {out} --queries SOURCE"
     run_to_the_end(steps, out, about_reasoner, hint, options.json)
