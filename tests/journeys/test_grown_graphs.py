@@ -70,7 +70,7 @@ def test_fit_updates_a_model_and_keeps_the_one_before(grown: Path, capsys: Captu
     before = files_of(grown / "model")
     assert main(fit_words(grown, "model", "--plan")) == 0
     out, _ = capsys.readouterr()
-    assert f"update    of {grown / 'model'}: 2 new entities, 1 new relations, 6 new facts" in out
+    assert f"update    of {grown / 'model'}: 2 new entities, 1 new relation, 6 new facts" in out
     assert main(fit_words(grown, "model")) == 0
     out, err = capsys.readouterr()
     assert f"The model before is kept in {grown / 'model'}.previous." in out

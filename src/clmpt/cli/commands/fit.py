@@ -132,12 +132,12 @@ def _folder_for(source: str) -> str:
 def _changed(previous: Previous, graph: KnowledgeGraph) -> str:
     found = changes(previous.graph, graph)
     parts = [
-        f"{count:,} {what}"
-        for count, what in (
-            (found.entities, "new entities"),
-            (found.relations, "new relations"),
-            (found.facts, "new facts"),
-            (found.gone, "facts gone"),
+        f"{count:,} {one if count == 1 else many}"
+        for count, one, many in (
+            (found.entities, "new entity", "new entities"),
+            (found.relations, "new relation", "new relations"),
+            (found.facts, "new fact", "new facts"),
+            (found.gone, "fact gone", "facts gone"),
         )
         if count
     ]

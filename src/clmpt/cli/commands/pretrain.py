@@ -36,7 +36,9 @@ def pretrain_predictor(options: argparse.Namespace) -> None:
         raise SettingError("No C++ compiler was found, which torch.compile needs. Leave it out.")
     measured = any(name in graph.splits for name in ("valid", "test"))
     split = "" if measured else f" --split {graph.splits[0]}"
-    start = open_predictor(options.start_from) if options.start_from else None
+    start = None
+    if options.start_from:
+        start = open_predictor(options.start_from, trust=[settings.model])
     run_to_the_end(
         pretrain(graph, settings, options.out, source, start=start),
         Path(options.out),
