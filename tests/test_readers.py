@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from clmpt.errors import DataError
 from clmpt.graph.knowledge_graph import KnowledgeGraph
+from clmpt.graph.rdf_reading import RdfOptions
 from clmpt.graph.readers import TextOptions, read_graph
 from clmpt.graph.writers import export_graph
 from toy import films
@@ -55,7 +56,7 @@ def test_every_rdf_format_can_be_read(tmp_path: Path, ending: str, gzipped: bool
 def test_literals_can_be_kept(tmp_path: Path) -> None:
     path = tmp_path / "films.nt"
     path.write_text(RDF["nt"])
-    graph, summary = read_graph([path], keep_literals=True)
+    graph, summary = read_graph([path], rdf=RdfOptions(literals=True))
     assert ("http://e/Ugetsu", "http://e/year", '"1953"') in names(graph)
     assert summary.literals == 0
     assert "1953" in graph.labels(range(len(graph.entities)))
@@ -199,7 +200,7 @@ def test_any_names_survive_n_triples(tmp_path_factory: pytest.TempPathFactory, r
         return
     path = tmp_path_factory.mktemp("export") / "x.nt"
     export_graph(graph, path)
-    assert names(read_graph([path], keep_literals=True)[0]) == names(graph)
+    assert names(read_graph([path], rdf=RdfOptions(literals=True))[0]) == names(graph)
 
 
 def test_names_that_tsv_cannot_hold_are_rejected(tmp_path: Path) -> None:
@@ -234,8 +235,8 @@ def test_columns_beyond_the_row_are_rejected(tmp_path: Path) -> None:
 
 def test_labels_and_literals_survive_n_triples(tmp_path: Path) -> None:
     (tmp_path / "in.nt").write_text(RDF["nt"])
-    graph, _ = read_graph([tmp_path / "in.nt"], keep_literals=True)
+    graph, _ = read_graph([tmp_path / "in.nt"], rdf=RdfOptions(literals=True))
     export_graph(graph, tmp_path / "out.nt")
-    again, _ = read_graph([tmp_path / "out.nt"], keep_literals=True)
+    again, _ = read_graph([tmp_path / "out.nt"], rdf=RdfOptions(literals=True))
     assert names(again) == names(graph)
     assert sorted(again.labels(range(3))) == sorted(graph.labels(range(3)))

@@ -10,8 +10,13 @@ from clmpt.logic.parser import parse
 from clmpt.logic.shapes import SHAPES, shape
 
 
+def question_text(options: argparse.Namespace) -> str:
+    """The question on the command line, or from standard input."""
+    return sys.stdin.read() if options.query == "-" else str(options.query)
+
+
 def read_query(options: argparse.Namespace) -> Query:
-    return parse_query(sys.stdin.read() if options.query == "-" else options.query, options)
+    return parse_query(question_text(options), options)
 
 
 def parse_query(text: str, options: argparse.Namespace) -> Query:

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from clmpt.errors import DataError
 from clmpt.graph.edges import build_index
-from clmpt.graph.knowledge_graph import KnowledgeGraph, Vocabulary
+from clmpt.graph.knowledge_graph import Aliases, KnowledgeGraph, Vocabulary
 from clmpt.graph.names import NameTable
 
 
@@ -28,7 +28,7 @@ class GraphBuilder:
         self.labels: dict[str, str] = {}
         self.rows: dict[str, array[int]] = {}
         self.blocks: dict[str, list[npt.NDArray[np.int32]]] = {}
-        self.blank_nodes = 0
+        self.aliases: list[tuple[str, str]] = []  # names and labels of theirs that are not shown
         self.label_of: Callable[[str], str] = no_label
 
     def add(self, split: str, head: str, relation: str, tail: str) -> None:
@@ -68,15 +68,23 @@ class GraphBuilder:
             splits,
         )
 
+    def added(self, split: str) -> npt.NDArray[np.int32]:
+        """The triples that were added to a split by name."""
+        return np.frombuffer(self.rows.get(split, array("i")), np.int32).reshape(-1, 3)
+
     def _split_rows(self, name: str) -> npt.NDArray[np.int32]:
-        added = np.frombuffer(self.rows.get(name, array("i")), np.int32).reshape(-1, 3)
-        return np.concatenate([added, *self.blocks.get(name, [])])
+        return np.concatenate([self.added(name), *self.blocks.get(name, [])])
 
     def _vocabulary(self, kind: str, ids: dict[str, int]) -> Vocabulary:
         labels = [self.labels.get(name) or self.label_of(name) for name in ids]
+        pairs = list(dict.fromkeys((text, ids[name]) for name, text in self.aliases if name in ids))
         try:
             table = NameTable.of(labels) if any(labels) else None
-            return Vocabulary(kind, NameTable.of(ids), table)
+            aliases = None
+            if pairs:
+                owners = np.array([owner for _, owner in pairs], np.int32)
+                aliases = Aliases(NameTable.of(text for text, _ in pairs), owners)
+            return Vocabulary(kind, NameTable.of(ids), table, aliases)
         except UnicodeEncodeError as error:
             raise DataError(
                 f"{error.object!r} is not text: it has half a surrogate pair."

@@ -10,12 +10,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from clmpt.errors import DataError
+from clmpt.storage.arrays import open_array, save_array
 
 Ints: TypeAlias = npt.NDArray[np.int64]
 AnyInts: TypeAlias = npt.NDArray[np.integer]
@@ -26,6 +28,7 @@ Bools: TypeAlias = npt.NDArray[np.bool_]
 
 NO_KEY = 2**63 - 1  # the sentinel: above every key, so that a search never runs off the end
 FEW = 512  # lookups; up to this many, the number of calls costs more than the work they do
+CHECKED_EDGES = 2**24  # up to this many, opening checks every number; beyond, only the sizes
 CODED_EDGES = 2**24  # up to this many edges, one number per edge is kept in memory for fast lookup
 
 
@@ -166,6 +169,35 @@ class EdgeIndex:
         rows[:, 1] = np.repeat(self.keys_K1[:forward] // self.entities, count_K)
         rows[:, 2] = self.neighbours_X[: self.triples]
         return rows
+
+
+def save_index(folder: Path, prefix: str, index: EdgeIndex) -> None:
+    save_array(folder, f"{prefix}keys", index.keys_K1)
+    save_array(folder, f"{prefix}offsets", index.offsets_K2)
+    save_array(folder, f"{prefix}neighbours", index.neighbours_X)
+    save_array(folder, f"{prefix}splits", index.splits_X)
+
+
+def open_index(folder: Path, prefix: str, entities: int, relations: int) -> EdgeIndex:
+    """A stored index, mapped and not yet checked: see `index_fits`."""
+    return EdgeIndex(
+        entities,
+        relations,
+        open_array(folder, f"{prefix}keys", "i"),
+        open_array(folder, f"{prefix}offsets", "i"),
+        open_array(folder, f"{prefix}neighbours", "i"),
+        open_array(folder, f"{prefix}splits", "u"),
+    )
+
+
+def index_fits(index: EdgeIndex) -> bool:
+    """Whether the arrays of a stored index fit together; those of a small one are checked whole."""
+    return bool(
+        len(index.offsets_K2) == len(index.keys_K1) + 1 > 1
+        and index.keys_K1[-1] == NO_KEY
+        and index.offsets_K2[-1] == len(index.neighbours_X) == len(index.splits_X)
+        and (len(index.neighbours_X) > CHECKED_EDGES or index.is_sound)
+    )
 
 
 def positions(start_N: AnyInts, count_N: AnyInts) -> AnyInts:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import zlib
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
@@ -15,15 +15,15 @@ import numpy as np
 import numpy.typing as npt
 
 from clmpt.errors import AmbiguousName, DataError, QueryError, UnknownName, UnknownSplit
-from clmpt.graph.edges import NO_KEY, EdgeIndex, Ints
-from clmpt.graph.names import NameTable, open_names, save_names
+from clmpt.graph.edges import EdgeIndex, Ints, index_fits, open_index, save_index
+from clmpt.graph.names import Aliases, NameTable, open_names, save_names
+from clmpt.graph.rdf_statements import RdfStatements
 from clmpt.logic.formula import Id, Name, Placeholder, Query, Symbol
-from clmpt.storage.arrays import open_array, save_array
+from clmpt.storage.arrays import IMPORT_AGAIN, open_array, save_array
 from clmpt.storage.files import new_folder, open_json, save_json
 
 _FORMAT = "clmpt graph 1"
 _ABOUT = "graph.json"
-CHECKED_EDGES = 2**24  # up to this many, opening checks every number; beyond, only the sizes
 _MANY = 200_000  # names; up to this many, all are searched for one with the same ending
 _LISTED = 5  # how many candidates an ambiguous label shows
 
@@ -35,6 +35,7 @@ class Vocabulary:
     kind: str
     names: NameTable
     labels: NameTable | None = None
+    aliases: Aliases | None = None
 
     def __len__(self) -> int:
         return len(self.names)
@@ -56,7 +57,11 @@ class Vocabulary:
             )
         found = self.names.find(symbol.text)
         if not found and self.labels and symbol.text:
-            found = self.labels.find(symbol.text) or self._ending_in(symbol.text)
+            found = (
+                self.labels.find(symbol.text)
+                or self._ending_in(symbol.text)
+                or (self.aliases.find(symbol.text) if self.aliases else [])
+            )
             if len(found) > 1:
                 names = [self.names[number] for number in found[:_LISTED]]
                 raise AmbiguousName(self.kind, symbol.text, names, len(found), symbol.position)
@@ -94,6 +99,7 @@ class KnowledgeGraph:
     index: EdgeIndex
     splits: tuple[str, ...] = ("facts",)
     observed: tuple[str, ...] = ("facts",)
+    rdf: RdfStatements | None = None  # of all splits; None if the triples are all there is
 
     @classmethod
     def from_triples(
@@ -131,18 +137,17 @@ class KnowledgeGraph:
     def save(self, folder: str | Path) -> None:
         """Writes the folder that `open` reads; never overwrites an existing one."""
         with new_folder(Path(folder)) as scratch:
-            for name, array in (
-                ("keys", self.index.keys_K1),
-                ("offsets", self.index.offsets_K2),
-                ("neighbours", self.index.neighbours_X),
-                ("splits", self.index.splits_X),
-                ("inverse", self.inverse_ids),
-            ):
-                save_array(scratch, name, array)
+            save_index(scratch, "", self.index)
+            save_array(scratch, "inverse", self.inverse_ids)
             for vocabulary, stem in ((self.entities, "entity"), (self.relations, "relation")):
                 save_names(scratch, f"{stem}_names", vocabulary.names)
                 if vocabulary.labels:
                     save_names(scratch, f"{stem}_labels", vocabulary.labels)
+                if vocabulary.aliases:
+                    save_names(scratch, f"{stem}_aliases", vocabulary.aliases.texts)
+                    save_array(scratch, f"{stem}_alias_owners", vocabulary.aliases.owners)
+            if self.rdf:
+                self.rdf.save(scratch)
             save_json(scratch / _ABOUT, self.about)
 
     @cached_property
@@ -170,7 +175,8 @@ class KnowledgeGraph:
 
     @property
     def about(self) -> dict[str, Any]:
-        return {
+        rdf = {"rdf": {"base": self.rdf.base}} if self.rdf else {}
+        return rdf | {
             "format": _FORMAT,
             "entities": len(self.entities),
             "relations": len(self.relations),
@@ -179,6 +185,10 @@ class KnowledgeGraph:
             "labels": {
                 "entity": self.entities.labels is not None,
                 "relation": self.relations.labels is not None,
+            },
+            "aliases": {
+                "entity": self.entities.aliases is not None,
+                "relation": self.relations.aliases is not None,
             },
         }
 
@@ -197,7 +207,7 @@ class KnowledgeGraph:
         cache = self._views
         if wanted not in cache:
             index = self._whole.restricted(sum(1 << self.splits.index(name) for name in wanted))
-            view = KnowledgeGraph(self.entities, self.relations, index, self.splits, wanted)
+            view = replace(self, index=index, observed=wanted)
             view.__dict__.update(_whole=self._whole, _views=cache, inverse_ids=self.inverse_ids)
             cache[wanted] = view
         return cache[wanted]
@@ -298,6 +308,10 @@ def _signature(pairs: Ints) -> tuple[int, int]:
     return len(pairs), int((mixed ^ (mixed >> np.uint64(29))).sum(dtype=np.uint64))
 
 
+def _all_below(numbers: npt.NDArray[np.int32], limit: int) -> bool:
+    return not len(numbers) or (int(numbers.min()) >= 0 and int(numbers.max()) < limit)
+
+
 def _opened(folder: Path, about: dict[str, Any]) -> KnowledgeGraph:
     if about["format"] != _FORMAT:
         raise DataError(
@@ -308,30 +322,30 @@ def _opened(folder: Path, about: dict[str, Any]) -> KnowledgeGraph:
     for kind in ("entity", "relation"):
         names = open_names(folder, f"{kind}_names")
         labels = open_names(folder, f"{kind}_labels") if about["labels"][kind] else None
-        vocabularies.append(Vocabulary(kind, names, labels))
+        aliases = None
+        if about.get("aliases", {}).get(kind):
+            owners = open_array(folder, f"{kind}_alias_owners", "i")
+            aliases = Aliases(open_names(folder, f"{kind}_aliases"), owners)
+            if len(owners) != len(aliases.texts) or not _all_below(owners, len(names)):
+                raise DataError(f"The names in '{folder}' do not fit together. {IMPORT_AGAIN}")
+        vocabularies.append(Vocabulary(kind, names, labels, aliases))
     entities, relations = vocabularies
-    index = EdgeIndex(
-        len(entities),
-        len(relations),
-        open_array(folder, "keys", "i"),
-        open_array(folder, "offsets", "i"),
-        open_array(folder, "neighbours", "i"),
-        open_array(folder, "splits", "u"),
-    )
+    index = open_index(folder, "", len(entities), len(relations))
     splits = tuple(str(name) for name in about["splits"])
     inverse = open_array(folder, "inverse", "i")
     fits = (
-        len(index.offsets_K2) == len(index.keys_K1) + 1 > 1
-        and index.keys_K1[-1] == NO_KEY
-        and index.offsets_K2[-1] == len(index.neighbours_X) == len(index.splits_X)
+        index_fits(index)
         and index.triples == about["triples"]
         and all(len(v.labels or v.names) == len(v.names) for v in vocabularies)
         and 1 <= len(splits) <= 8
         and len(inverse) == len(relations)
-        and (len(index.neighbours_X) > CHECKED_EDGES or index.is_sound)
     )
     if not fits:
         raise DataError(f"The arrays in '{folder}' do not fit together. Import the graph again.")
-    graph = KnowledgeGraph(entities, relations, index, splits, splits)
+    rdf = None
+    if "rdf" in about:
+        base = str(about["rdf"]["base"])
+        rdf = RdfStatements.open(folder, len(entities), len(relations), base)
+    graph = KnowledgeGraph(entities, relations, index, splits, splits, rdf)
     graph.__dict__["inverse_ids"] = inverse
     return graph

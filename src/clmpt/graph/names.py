@@ -31,7 +31,7 @@ class NameTable:
         lengths = np.fromiter(map(len, encoded), np.int64, len(encoded))
         order = sorted(range(len(encoded)), key=encoded.__getitem__)
         return cls(
-            np.frombuffer(b"".join(encoded), np.uint8),
+            np.frombuffer(bytearray().join(encoded), np.uint8),
             np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)]),
             np.array(order, np.int32),
         )
@@ -98,6 +98,17 @@ class NameTable:
             text, choices, processor=utils.default_process, limit=count, score_cutoff=70
         )
         return list(dict.fromkeys(choice for choice, _score, _index in found))
+
+
+@dataclass(frozen=True)
+class Aliases:
+    """Further names of things; `owners` are the ids of those who have them."""
+
+    texts: NameTable
+    owners: npt.NDArray[np.int32]
+
+    def find(self, text: str) -> list[int]:
+        return sorted({int(self.owners[number]) for number in self.texts.find(text)})
 
 
 def save_names(folder: Path, stem: str, table: NameTable) -> None:

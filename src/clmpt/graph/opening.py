@@ -8,7 +8,8 @@ from pathlib import Path
 from clmpt.errors import DataError
 from clmpt.graph.benchmark_folders import name_file, read_betae_graph, read_lmpnn_graph
 from clmpt.graph.knowledge_graph import KnowledgeGraph, is_stored_graph
-from clmpt.graph.readers import RDF_SUFFIXES, TEXT_SUFFIXES, read_graph
+from clmpt.graph.rdf_reading import RDF_SUFFIXES
+from clmpt.graph.readers import TEXT_SUFFIXES, read_graph
 from clmpt.graph.splits import SPLITS
 
 GRAPH = "graph"  # where a fitted model's folder keeps its graph

@@ -9,7 +9,7 @@ import itertools
 import re
 import zlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO, Any
 from urllib.parse import unquote
@@ -17,8 +17,8 @@ from urllib.parse import unquote
 from clmpt.errors import DataError
 from clmpt.graph.builder import GraphBuilder
 from clmpt.graph.knowledge_graph import KnowledgeGraph
-from clmpt.logic.formula import Name
-from clmpt.logic.iris import BASE, symbol_of
+from clmpt.graph.rdf_building import RdfBuild
+from clmpt.graph.rdf_reading import RDF_SUFFIXES, RdfCollector, RdfOptions
 from clmpt.progress import Progress, ReportProgress, silent
 
 SPLIT_NAMES = {
@@ -28,18 +28,8 @@ SPLIT_NAMES = {
     "dev": "valid",
     "test": "test",
 }
-RDF_SUFFIXES = {
-    ".nt": "N_TRIPLES",
-    ".ttl": "TURTLE",
-    ".nq": "N_QUADS",
-    ".trig": "TRIG",
-    ".rdf": "RDF_XML",
-    ".xml": "RDF_XML",
-    ".owl": "RDF_XML",
-}
 TEXT_SUFFIXES = {".tsv": "\t", ".csv": ",", ".txt": None, ".tab": "\t"}
 LONGEST_LINE = 1_000_000
-LABEL = "http://www.w3.org/2000/01/rdf-schema#label"
 
 _HEADERS = (
     {"head", "h", "subject", "s", "source", "from", "subj"},
@@ -63,9 +53,8 @@ class ImportSummary:
     """What was read and what was left out."""
 
     files: list[dict[str, Any]] = field(default_factory=list)
-    literals: int = 0
+    literals: int = 0  # left out of the triples; SPARQL sees them
     labels: int = 0
-    quoted: int = 0
     headers: list[str] = field(default_factory=list)
 
 
@@ -73,38 +62,48 @@ class ImportSummary:
 class _Import:
     builder: GraphBuilder
     options: TextOptions
-    keep_literals: bool
+    rdf: RdfCollector
     progress: ReportProgress
     summary: ImportSummary = field(default_factory=ImportSummary)
-    blank_nodes: dict[str, str] = field(default_factory=dict)
-    label_ranks: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def rows(self) -> int:
+        return _rows(self.builder) + len(self.rdf.rows) // 5
 
 
 def read_graph(
     sources: Sequence[str | Path],
     labels: Sequence[str | Path] = (),
     options: TextOptions | None = None,
-    keep_literals: bool = False,
+    rdf: RdfOptions | None = None,
     progress: ReportProgress = silent,
 ) -> tuple[KnowledgeGraph, ImportSummary]:
     """One graph from one or more files. `NAME=FILE` puts a file into the split of that name.
 
     A file called train, valid or test is that split; any other goes to the split "facts".
     """
-    job = _Import(GraphBuilder(), options or TextOptions(), keep_literals, progress)
+    collector = RdfCollector(rdf or RdfOptions())
+    job = _Import(GraphBuilder(), options or TextOptions(), collector, progress)
     for source in sources:
         split, path = split_and_path(str(source))
-        before = _rows(job.builder)
+        before = job.rows
         _read_file(path, split, job)
-        rows = _rows(job.builder) - before
+        rows = job.rows - before
         job.summary.files.append({"file": str(path), "split": split, "triples": rows})
         if not rows:
-            raise DataError(f"'{path}' has no triples between entities.{_literal_hint(job)}")
+            raise DataError(f"'{path}' has no triples.")
+    made = RdfBuild(collector) if collector.rows else None
+    if made is not None:
+        made.add_to(job.builder)
+        job.summary.literals = made.left_out
     for table in labels:
         for name, label in read_labels(Path(table), job.options.encoding):
             job.builder.label(name, label)
     job.summary.labels = len(job.builder.labels)
-    return job.builder.build(), job.summary
+    graph = job.builder.build()
+    if made is not None and made.says_more:
+        graph = replace(graph, rdf=made.statements(graph, job.builder))
+    return graph, job.summary
 
 
 def split_and_path(source: str) -> tuple[str, Path]:
@@ -146,7 +145,7 @@ def _read_file(path: Path, split: str, job: _Import) -> None:
     with open_binary(path) as raw:
         if suffix in RDF_SUFFIXES:
             job.builder.label_of = local_name
-            _read_rdf(raw, path, RDF_SUFFIXES[suffix], split, job)
+            job.rdf.read(raw, path, RDF_SUFFIXES[suffix], split, job.progress)
         elif suffix in TEXT_SUFFIXES or job.options.delimiter:
             with io.TextIOWrapper(raw, job.options.encoding, newline="") as text:
                 _read_text(text, path, TEXT_SUFFIXES.get(suffix), split, job)
@@ -241,7 +240,7 @@ def _read_text(
                 split, *_cells(row, columns, path, blank + reader.line_num, job.options)
             )
             if number % 100_000 == 0:
-                job.progress(Progress("reading triples", _rows(job.builder)))
+                job.progress(Progress("reading triples", job.rows))
     except csv.Error as error:
         raise DataError(f"'{path}', line {blank + reader.line_num}: {error}.") from None
 
@@ -287,69 +286,6 @@ def _guess_delimiter(line: str) -> str:
     return " " if line.count(" ") == 2 else "\t"
 
 
-# --- RDF ------------------------------------------------------------------------------------------
-
-
-def _read_rdf(raw: IO[bytes], path: Path, form: str, split: str, job: _Import) -> None:
-    import pyoxigraph as ox
-
-    add, names = job.builder.add, job.blank_nodes
-    names.clear()  # blank nodes of two files are never the same
-
-    def name(term: Any) -> str | None:
-        if isinstance(term, ox.NamedNode):
-            return name_of_iri(str(term.value))
-        if isinstance(term, ox.BlankNode):
-            # The parser makes up new labels on every run; numbers make imports reproducible.
-            return names.setdefault(term.value, f"_:b{job.builder.blank_nodes + len(names)}")
-        if isinstance(term, ox.Literal):
-            return str(term) if job.keep_literals else None
-        return None
-
-    try:
-        for count, quad in enumerate(ox.parse(raw, format=getattr(ox.RdfFormat, form))):
-            subject, object_ = name(quad.subject), name(quad.object)
-            predicate = name_of_iri(str(quad.predicate.value))
-            literal = isinstance(quad.object, ox.Literal)
-            if predicate == LABEL and literal and subject:
-                _rank_label(subject, quad.object, job)
-            elif literal and not job.keep_literals:
-                job.summary.literals += 1
-            elif subject is None or object_ is None:
-                job.summary.quoted += 1
-            else:
-                add(split, subject, predicate, object_)
-                if literal:
-                    job.builder.label(object_, str(quad.object.value))
-            if count % 100_000 == 0:
-                job.progress(Progress("reading triples", _rows(job.builder)))
-    except SyntaxError as error:
-        where = f", line {error.lineno}" if error.lineno else ""
-        raise DataError(
-            f"'{path}'{where} is not {form.replace('_', '-').title()}: {error.msg}."
-        ) from None
-    except (OSError, ValueError, EOFError, zlib.error) as error:
-        raise DataError(f"'{path}' cannot be read to the end: {error}.") from None
-    job.builder.blank_nodes += len(names)
-
-
-def _rank_label(subject: str, literal: Any, job: _Import) -> None:
-    """Prefers an English label to an untagged one, and that to any other."""
-    language = literal.language or ""
-    rank = 0 if language.split("-")[0] == "en" else 1 if not language else 2
-    if rank < job.label_ranks.get(subject, 3):
-        job.label_ranks[subject] = rank
-        job.builder.labels[subject] = literal.value
-
-
-def name_of_iri(iri: str) -> str:
-    """The name that an IRI stands for: itself, unless our export made it from a plain name."""
-    if not iri.startswith(BASE):
-        return iri
-    symbol = symbol_of(iri)
-    return symbol.text if isinstance(symbol, Name) else iri
-
-
 def local_name(iri: str) -> str:
     """The readable end of an IRI.
 
@@ -363,8 +299,3 @@ def local_name(iri: str) -> str:
 
 def _rows(builder: GraphBuilder) -> int:
     return sum(len(rows) // 3 for rows in builder.rows.values())
-
-
-def _literal_hint(job: _Import) -> str:
-    left_out = job.summary.literals
-    return f" {left_out:,} literals were left out; keep them with --literals." if left_out else ""

@@ -1,52 +1,54 @@
-"""Graphs as files for other tools: TSV and N-Triples."""
+"""Graphs as files for other tools: TSV, and RDF with all that the source said."""
 
 from __future__ import annotations
 
 import gzip
-import json
-import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TextIO
+from typing import IO, Any
 
 import numpy as np
+import numpy.typing as npt
 
 from clmpt.errors import DataError
 from clmpt.graph.knowledge_graph import KnowledgeGraph
-from clmpt.graph.readers import LABEL, local_name
-from clmpt.logic.formula import Name
-from clmpt.logic.iris import iri_of
-from clmpt.logic.printing import is_iri
+from clmpt.graph.rdf_dataset import RdfDataset
+from clmpt.graph.rdf_reading import LABEL, LABEL_PROPERTIES
+from clmpt.graph.readers import local_name
+from clmpt.logic.prefixes import PREFIXES
+from clmpt.logic.rdf_terms import Iri, Literal, term_text
 from clmpt.storage.files import new_file, refuse_existing
 
-_LITERAL = re.compile(
-    r'"(?:[^"\\\n\r]|\\[tbnrf"\'\\]|\\u[0-9A-Fa-f]{4})*"'
-    r"(?:@[A-Za-z]+(?:-[A-Za-z0-9]+)*|\^\^<([^<>]*)>)?"
-)
 _ROWS = 100_000
+RDF_FORMATS = {".nt": "N_TRIPLES", ".nq": "N_QUADS", ".ttl": "TURTLE", ".trig": "TRIG"}
+_WITHOUT_GRAPHS = {".nt": ".nq", ".ttl": ".trig"}  # and what to use instead
 
 
 def export_graph(graph: KnowledgeGraph, path: Path) -> int:
     """Writes the triples of a graph (or of a view) and returns how many there are.
 
-    The file extension sets the format: .tsv for tab-separated names, .nt for N-Triples; a final
-    .gz compresses it.
+    The file extension sets the format: .tsv for tab-separated names; .nt, .nq, .ttl or .trig for
+    RDF, with all literals, labels and named graphs. A final .gz compresses it.
     """
     plain = path.name.removesuffix(".gz")
-    writers = {".tsv": _tsv, ".nt": _ntriples}
-    writer = writers.get(Path(plain).suffix)
-    if writer is None:
-        raise DataError(f"'{path}' should end in .tsv or .nt, optionally followed by .gz.")
+    suffix = Path(plain).suffix
+    if suffix != ".tsv" and suffix not in RDF_FORMATS:
+        known = " ".join([".tsv", *RDF_FORMATS])
+        raise DataError(f"'{path}' should end in one of {known}, optionally followed by .gz.")
+    if suffix in _WITHOUT_GRAPHS and graph.rdf is not None and len(graph.rdf.named_M5):
+        raise DataError(
+            f"The graph has named graphs, which {suffix} cannot hold. Export to "
+            f"{_WITHOUT_GRAPHS[suffix]} instead."
+        )
     refuse_existing(path)
     with new_file(path) as scratch:
-        gzipped = plain != path.name
-        with (
-            gzip.open(scratch, "wt", encoding="utf-8", newline="")
-            if gzipped
-            else scratch.open("w", encoding="utf-8", newline="") as file
-        ):
-            writer(graph, file)
-    return graph.index.triples
+        opened: Any = gzip.open if plain != path.name else open
+        if suffix == ".tsv":
+            with opened(scratch, "wt", encoding="utf-8", newline="") as file:
+                _tsv(graph, file)
+            return graph.index.triples
+        with opened(scratch, "wb") as file:
+            return _rdf(graph, file, suffix)
 
 
 def _rows(graph: KnowledgeGraph) -> Iterator[list[list[int]]]:
@@ -55,7 +57,7 @@ def _rows(graph: KnowledgeGraph) -> Iterator[list[list[int]]]:
         yield triples[first : first + _ROWS].tolist()
 
 
-def _tsv(graph: KnowledgeGraph, file: TextIO) -> None:
+def _tsv(graph: KnowledgeGraph, file: Any) -> None:
     entities, relations = list(graph.entities.names), list(graph.relations.names)
     for name in (*entities, *relations):
         if "\t" in name or "\n" in name or "\r" in name:
@@ -67,32 +69,75 @@ def _tsv(graph: KnowledgeGraph, file: TextIO) -> None:
         file.writelines(f"{entities[h]}\t{relations[r]}\t{entities[t]}\n" for h, r, t in rows)
 
 
-def _ntriples(graph: KnowledgeGraph, file: TextIO) -> None:
-    subjects = np.zeros(len(graph.entities), np.bool_)
-    subjects[graph.triples()[:, 0]] = True
-    entities = [
-        _term(name, not subjects[number] and graph.entities.label(number) != name)
-        for number, name in enumerate(graph.entities.names)
-    ]
-    relations = [f"<{iri_of(Name(name))}>" for name in graph.relations.names]
-    for rows in _rows(graph):
-        file.writelines(f"{entities[h]} {relations[r]} {entities[t]} .\n" for h, r, t in rows)
-    for vocabulary, terms in ((graph.entities, entities), (graph.relations, relations)):
-        for number, label in enumerate(vocabulary.labels or ()):
-            known = label and label != local_name(vocabulary.names[number])
-            if known and terms[number].startswith("<"):
-                file.write(f"{terms[number]} <{LABEL}> {_quoted(label)} .\n")
+# --- RDF ------------------------------------------------------------------------------------------
 
 
-def _term(name: str, may_be_literal: bool) -> str:
-    """An N-Triples term. Only a name that was imported as a literal has a label of its own."""
-    if re.fullmatch(r"_:b\d+", name):
-        return name
-    literal = _LITERAL.fullmatch(name) if may_be_literal else None
-    if literal and (literal[1] is None or is_iri(literal[1])):
-        return name
-    return f"<{iri_of(Name(name))}>"
+def _rdf(graph: KnowledgeGraph, file: IO[bytes], suffix: str) -> int:
+    writer = _RdfWriter(graph)
+    if suffix in (".nt", ".nq"):
+        for lines in writer.lines():
+            file.write("".join(lines).encode())
+        return writer.written
+    import pyoxigraph as ox
+
+    lines = (line for block in writer.lines() for line in block)
+    quads = (quad for line in lines for quad in ox.parse(line, format=ox.RdfFormat.N_QUADS))
+    prefixes = {name: iri for name, iri in PREFIXES.items() if name in ("rdf", "rdfs", "xsd")}
+    ox.serialize(quads, file, format=getattr(ox.RdfFormat, RDF_FORMATS[suffix]), prefixes=prefixes)
+    return writer.written
 
 
-def _quoted(text: str) -> str:
-    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007F")
+class _RdfWriter:
+    """All statements of a graph as lines of N-Quads."""
+
+    def __init__(self, graph: KnowledgeGraph) -> None:
+        self.graph, self.dataset, self.written = graph, RdfDataset(graph), 0
+        terms = self.dataset.terms
+        self.terms = [term_text(terms.term(number)) for number in range(terms.stored)]
+        self.predicates = [f"<{iri}>" for iri in self.dataset.predicate_names]
+
+    def lines(self) -> Iterator[list[str]]:
+        terms, predicates = self.terms, self.predicates
+        for rows in _blocks(self.dataset.default.forward_triples()):
+            self.written += len(rows)
+            yield [f"{terms[s]} {predicates[p]} {terms[o]} .\n" for s, p, o in rows]
+        if self.graph.rdf is not None:
+            named = self.graph.rdf.named_M5
+            for rows in _blocks(named[(named[:, 4] & self.dataset.bits) != 0][:, :4]):
+                self.written += len(rows)
+                yield [
+                    f"{terms[s]} {predicates[p]} {terms[o]} {terms[g]} .\n" for g, s, p, o in rows
+                ]
+        yield list(self.labels())
+
+    def labels(self) -> Iterator[str]:
+        """Labels that no statement gives: those of plain graphs, and those from label files."""
+        labelled = self._labelled()
+        for vocabulary in (self.graph.entities, self.graph.relations):
+            for number, label in enumerate(vocabulary.labels or ()):
+                name = vocabulary.names[number]
+                text = (
+                    self.terms[number]
+                    if vocabulary is self.graph.entities
+                    else self.predicates[number]
+                )
+                new = label and label != local_name(name) and text not in labelled
+                if new and text.startswith("<"):
+                    yield f"{text} <{LABEL}> {term_text(Literal(label))} .\n"
+
+    def _labelled(self) -> set[str]:
+        found: set[str] = set()
+        if self.graph.rdf is None:
+            return found
+        numbers = [self.dataset.predicate(Iri(iri)) for iri in LABEL_PROPERTIES]
+        rows = self.dataset.default.forward_triples()
+        named = self.graph.rdf.named_M5[:, 1:4]
+        for part in (rows, named):
+            owners = np.unique(part[np.isin(part[:, 1], numbers), 0])
+            found |= {self.terms[number] for number in owners.tolist()}
+        return found
+
+
+def _blocks(rows: npt.NDArray[np.int32]) -> Iterator[list[list[int]]]:
+    for first in range(0, len(rows), _ROWS):
+        yield rows[first : first + _ROWS].tolist()

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, TypeAlias, cast
 
-from clmpt.errors import Position, QueryError, QueryTooLarge
+from clmpt.errors import Position, QueryError, QueryTooLarge, UnsupportedQuery
 
 if TYPE_CHECKING:
     from clmpt.logic.normal_form import Pattern
@@ -148,9 +148,11 @@ class Limits:
     disjuncts: int = 128
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, init=False)
 class Query:
-    """`{ free | body }`: the entities that make `body` true when substituted for `free`.
+    """`{ frees | body }`: the entities that make `body` true when substituted for `frees`.
+
+    Most questions ask for one variable, `free`; those that ask for several have rows as answers.
 
     Every other variable is existential; one that no quantifier in `body` binds is quantified around
     all of it, so `!r(?x, ?y)` says that *some* ?x is not related, and `!exists ?x (r(?x, ?y))` that
@@ -162,16 +164,45 @@ class Query:
     ?y : directed(Mizoguchi, ?x) & cast(?x, ?y)
     """
 
-    free: Variable
+    frees: tuple[Variable, ...]
     body: Formula
     limit: int | None = field(default=None, compare=False)
     limits: Limits = field(default=Limits(), compare=False, repr=False)
 
-    def __post_init__(self) -> None:
+    def __init__(
+        self,
+        free: Variable | tuple[Variable, ...],
+        body: Formula,
+        limit: int | None = None,
+        limits: Limits | None = None,
+    ) -> None:
+        frees = (free,) if isinstance(free, Variable) else tuple(dict.fromkeys(free))
+        for name, value in (
+            ("frees", frees),
+            ("body", body),
+            ("limit", limit),
+            ("limits", limits or Limits()),
+        ):
+            object.__setattr__(self, name, value)
+        self._check()
+
+    @property
+    def free(self) -> Variable:
+        """The one variable that is asked for."""
+        if len(self.frees) > 1:
+            names = " ".join(f"?{variable.name}" for variable in self.frees)
+            raise UnsupportedQuery(
+                f"The question asks for {len(self.frees)} variables at once ({names})",
+                "Here it must be one",
+                self.frees[1].position,
+            )
+        return self.frees[0]
+
+    def _check(self) -> None:
         _check_size(self.body, self.limits)
         _check_names(self)
         object.__setattr__(self, "body", _simple(self.body))
-        while isinstance(self.body, Exists) and self.free not in self.body.variables:
+        while isinstance(self.body, Exists) and not set(self.frees) & set(self.body.variables):
             unused = set(self.body.variables) - loose_variables(self.body.body)
             if unused:
                 break  # the normal form reports which
@@ -183,7 +214,7 @@ class Query:
 
     @cached_property
     def _hash(self) -> int:
-        return hash((self.free, self.body))
+        return hash((self.frees, self.body))
 
     @cached_property
     def patterns(self) -> tuple[Pattern, ...]:
@@ -196,7 +227,7 @@ class Query:
         """One query without 'or' per alternative; an answer to any of them is an answer to this."""
         from clmpt.logic.normal_form import to_formula
 
-        return tuple(Query(self.free, to_formula(p), None, self.limits) for p in self.patterns)
+        return tuple(Query(self.frees, to_formula(p), None, self.limits) for p in self.patterns)
 
     def replace(
         self, entity: Callable[[Symbol], Symbol], relation: Callable[[Symbol], Symbol]
@@ -210,7 +241,7 @@ class Query:
                 atom.tail if isinstance(atom.tail, Variable) else entity(atom.tail),
             ),
         )
-        return Query(self.free, body, self.limit, self.limits)
+        return Query(self.frees, body, self.limit, self.limits)
 
     def __str__(self) -> str:
         from clmpt.logic.printing import formula_text
@@ -277,7 +308,7 @@ def _simple(formula: Formula) -> Formula:
 
 def _check_names(query: Query) -> None:
     """Variables and placeholders must be words, or their text would not parse back."""
-    words = [query.free, *(end for atom in atoms(query.body) for end in (atom.head, atom.tail))]
+    words = [*query.frees, *(end for atom in atoms(query.body) for end in (atom.head, atom.tail))]
     words += [atom.relation for atom in atoms(query.body)]
     for word in words:
         if isinstance(word, Variable | Placeholder) and not re.fullmatch(r"\w+", word.name):

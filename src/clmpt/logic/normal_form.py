@@ -55,16 +55,18 @@ def all_variables(pattern: Pattern) -> tuple[Variable, ...]:
 def normal_form(query: Query) -> tuple[Pattern, ...]:
     """The alternatives of `query`, each safe: all its variables occur in its positive atoms."""
     found = _Normaliser(query.limits, query).alternatives(query.body, True, {})
-    patterns = tuple(dict.fromkeys(_close(pattern, query.free) for pattern in found))
-    if not any(query.free in all_variables(pattern) for pattern in patterns):
-        raise UnsafeQuery(
-            f"The free variable ?{query.free.name} does not occur in the query",
-            "Ask for a variable that occurs in the query",
-            query.free.position,
-        )
-    for number, pattern in enumerate(patterns, 1):
-        _check_free(query.free, pattern, f" in alternative {number}" if len(patterns) > 1 else "")
-        _check_safe(pattern, {query.free})
+    patterns = tuple(dict.fromkeys(_close(pattern, query.frees) for pattern in found))
+    for free in query.frees:
+        if not any(free in all_variables(pattern) for pattern in patterns):
+            raise UnsafeQuery(
+                f"The free variable ?{free.name} does not occur in the query",
+                "Ask for a variable that occurs in the query",
+                free.position,
+            )
+        for number, pattern in enumerate(patterns, 1):
+            _check_free(free, pattern, f" in alternative {number}" if len(patterns) > 1 else "")
+    for pattern in patterns:
+        _check_safe(pattern, set(query.frees))
     return patterns
 
 
@@ -80,7 +82,7 @@ def to_formula(pattern: Pattern) -> Formula:
 class _Normaliser:
     def __init__(self, limits: Limits, query: Query) -> None:
         self.limits = limits
-        self.bound = {query.free, *loose_variables(query.body)}
+        self.bound = {*query.frees, *loose_variables(query.body)}
         self.taken = {*self.bound, *variables_in(atoms_of(query.body))}
 
     def alternatives(
@@ -166,10 +168,10 @@ def _renamed(term: Term, names: dict[Variable, Variable]) -> Term:
     return names.get(term, term) if isinstance(term, Variable) else term
 
 
-def _close(pattern: Pattern, free: Variable) -> Pattern:
+def _close(pattern: Pattern, frees: tuple[Variable, ...]) -> Pattern:
     """The pattern with otherwise unbound variables bound at the outermost level."""
     inner = {variable for part in pattern.absent for variable in _bound_inside(part)}
-    loose = (v for v in all_variables(pattern) if v != free and v not in inner)
+    loose = (v for v in all_variables(pattern) if v not in frees and v not in inner)
     own = tuple(dict.fromkeys([*pattern.variables, *loose]))
     return Pattern(own, pattern.atoms, pattern.absent)
 

@@ -37,7 +37,8 @@ _MORE = NAME_MORE.replace("/", r"\/")  # lark ends a regular expression at a sla
 _BARE = BARE_NAME.replace("/", r"\/")
 
 _GRAMMAR = rf"""
-start: VARIABLE _COLON formula
+start: asked _COLON formula
+asked: VARIABLE (_COMMA VARIABLE)*
 
 ?formula: EXISTS variables _DOT formula -> exists
         | disjunction
@@ -132,8 +133,11 @@ def parse_formula(text: str, limits: Limits | None = None) -> Query:
 class _Builder(Transformer[Token, Any]):
     """Runs while lark parses, so that no deep tree is ever walked."""
 
-    def start(self, found: list[Any]) -> tuple[Variable, Formula]:
-        return _variable(found[0]), found[1]
+    def start(self, found: list[Any]) -> tuple[tuple[Variable, ...], Formula]:
+        return found[0], found[1]
+
+    def asked(self, found: list[Token]) -> tuple[Variable, ...]:
+        return self.variables(found)
 
     def variables(self, found: list[Token]) -> tuple[Variable, ...]:
         return tuple(dict.fromkeys(map(_variable, found)))
@@ -232,13 +236,19 @@ def _grammar() -> Lark:
     return Lark(_GRAMMAR, parser="lalr", transformer=_Builder())
 
 
+def is_sparql(text: str) -> bool:
+    """Whether a text begins as SPARQL does."""
+    start = r"\s*(?:#[^\n]*\n\s*)*(?:PREFIX|BASE|SELECT|ASK|CONSTRUCT|DESCRIBE)\b"
+    return bool(re.match(start, text, re.IGNORECASE))
+
+
 def parse(text: str, limits: Limits | None = None) -> Query:
     """A query from formula text, SPARQL or a BetaE tuple, whichever it is.
 
     >>> parse("SELECT ?x { :Orwell :wrote ?x }") == parse("?x : wrote(Orwell, ?x)")
     True
     """
-    if re.match(r"\s*(?:#[^\n]*\n\s*)*(?:PREFIX|BASE|SELECT|ASK|CONSTRUCT|DESCRIBE)\b", text, re.I):
+    if is_sparql(text):
         from clmpt.logic.sparql import parse_sparql
 
         return parse_sparql(text, limits)

@@ -62,7 +62,8 @@ def atom_text(atom: Atom) -> str:
 
 
 def formula_text(query: Query) -> str:
-    return f"?{query.free.name} : {_text(query.body)}"
+    asked = ", ".join(f"?{variable.name}" for variable in query.frees)
+    return f"{asked} : {_text(query.body)}"
 
 
 def _text(formula: Formula) -> str:

@@ -1,7 +1,7 @@
-"""SPARQL SELECT to Query, via rdflib's algebra, and Query to SPARQL text.
+"""SPARQL to Query, for what is existential first-order, and Query to SPARQL text.
 
-Solutions are sets here, so DISTINCT changes nothing. Everything outside EFO-1 is rejected by name.
-rdflib takes a third of a second to import, so it is imported only when SPARQL is used.
+Solutions are sets here, so DISTINCT changes nothing. Everything else is rejected by name; exact
+answers to any SPARQL query are given by `clmpt.sparql`.
 """
 
 from __future__ import annotations
@@ -10,14 +10,36 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import count, product
-from typing import Any
 
-from clmpt.errors import (
-    QuerySyntaxError,
-    QueryTooLarge,
-    UnsafeQuery,
-    UnsupportedQuery,
+from clmpt.errors import Position, QueryTooLarge, UnsafeQuery, UnsupportedQuery
+from clmpt.logic.algebra import (
+    AlternativePath,
+    AnyOf,
+    Basic,
+    Bind,
+    Call,
+    ExistsTest,
+    Expression,
+    InGraph,
+    InversePath,
+    JoinAll,
+    NegatedPath,
+    Optionally,
+    Path,
+    PatternTerm,
+    RepeatedPath,
+    Select,
+    SequencePath,
+    Service,
+    SparqlQuery,
+    Subquery,
+    TriplePattern,
+    Values,
+    Where,
+    Without,
+    sub_expressions,
 )
+from clmpt.logic.algebra import Pattern as SparqlPattern
 from clmpt.logic.formula import (
     Atom,
     Exists,
@@ -34,38 +56,41 @@ from clmpt.logic.formula import (
 )
 from clmpt.logic.iris import iri_of, symbol_of
 from clmpt.logic.normal_form import Pattern
-from clmpt.logic.sparql_source import SparqlSource
+from clmpt.logic.rdf_terms import Iri, term_text
+from clmpt.logic.sparql_parser import read_sparql
 
-# What an algebra node or expression is called in a query, and what to do instead.
-_UNSUPPORTED = {
-    "LeftJoin": ("OPTIONAL", "Leave it out, or ask for it without OPTIONAL"),
-    "Slice": ("LIMIT", "It cannot be used inside a group; limit the whole query"),
-    "Extend": ("BIND", "Ask for the variable itself"),
-    "Group": ("GROUP BY", "Ask without aggregates and count the answers"),
-    "AggregateJoin": (
-        "COUNT|SUM|MIN|MAX|AVG|SAMPLE|GROUP_CONCAT|GROUP BY|HAVING",
-        "Ask without aggregates and count the answers",
-    ),
-    "OrderBy": ("ORDER BY", "Leave it out: answers are a set"),
-    "Graph": ("GRAPH", "Leave it out: all named graphs are merged"),
-    "ServiceGraphPattern": ("SERVICE", "Import the other graph first"),
-    "values": ("VALUES", "Use UNION"),
+# What a part of a query is called in SPARQL, and what to do instead.
+_UNSUPPORTED: dict[type, tuple[str, str]] = {
+    Optionally: ("OPTIONAL", "Leave it out, or ask for it without OPTIONAL"),
+    Bind: ("BIND", "Ask for the variable itself"),
+    InGraph: ("GRAPH", "Leave it out: all named graphs are merged"),
+    Service: ("SERVICE", "Import the other graph first"),
+    Values: ("VALUES", "Use UNION"),
 }
+_EXACT = "'clmpt solve' answers it exactly"
 
 
 def parse_sparql(text: str, limits: Limits | None = None) -> Query:
-    """The query that a SPARQL SELECT with one variable expresses.
+    """The query that a SPARQL SELECT expresses.
 
     The empty prefix stands for plain names, so `:Mizoguchi` is the entity named Mizoguchi.
 
     >>> print(parse_sparql("SELECT ?y { :a :r/^:s ?y FILTER NOT EXISTS { ?y :t ?z } }"))
-    ?y : exists ?_1 (r(a, ?_1) & s(?y, ?_1)) & !exists ?z (t(?y, ?z))
+    ?y : r(a, ?_1) & s(?y, ?_1) & !exists ?z (t(?y, ?z))
     """
-    if not text.strip():
-        raise QuerySyntaxError("The query is empty", "Write, for example, SELECT ?x { :a :r ?x }")
-    source = SparqlSource(text)
-    algebra = source.algebra()
-    return _Translator(source, limits or Limits()).query(algebra)
+    return efo_query(read_sparql(text), limits)
+
+
+def efo_query(query: SparqlQuery, limits: Limits | None = None) -> Query:
+    """The existential first-order query that a SELECT expresses."""
+    if query.form != "SELECT":
+        raise UnsupportedQuery(f"Unsupported {query.form}", "Use SELECT", query.position)
+    if query.has_dataset:
+        raise UnsupportedQuery(
+            "Unsupported FROM", "Choose the graph by its folder", _first_place(query)
+        )
+    _check_modifiers(query.select)
+    return Translator(limits or Limits(), _names_in(query.select.where)).query(query.select)
 
 
 def sparql_text(query: Query) -> str:
@@ -73,7 +98,8 @@ def sparql_text(query: Query) -> str:
     groups = [_group(pattern) for pattern in query.patterns]
     body = groups[0] if len(groups) == 1 else " UNION ".join(f"{{ {group} }}" for group in groups)
     limit = f" LIMIT {query.limit}" if query.limit is not None else ""
-    return f"SELECT DISTINCT ?{query.free.name} WHERE {{ {body} }}{limit}"
+    asked = " ".join(f"?{variable.name}" for variable in query.frees)
+    return f"SELECT DISTINCT {asked} WHERE {{ {body} }}{limit}"
 
 
 def _group(pattern: Pattern) -> str:
@@ -89,6 +115,28 @@ def _term(term: Term) -> str:
     return f"?{term.name}" if isinstance(term, Variable) else f"<{iri_of(term)}>"
 
 
+def _check_modifiers(select: Select) -> None:
+    computed = [one.expression for one in select.columns or () if one.expression]
+    for word, used in (
+        ("expression in SELECT", computed),
+        ("GROUP BY", [key.expression or key.variable for key in select.keys]),
+        ("HAVING", list(select.having)),
+        ("ORDER BY", [key.expression for key in select.order]),
+    ):
+        if used:
+            raise UnsupportedQuery(f"Unsupported {word}", _EXACT, _place(used[0]))
+    if select.offset:
+        raise UnsupportedQuery("Unsupported OFFSET", _EXACT, select.position)
+
+
+def _first_place(query: SparqlQuery) -> Position | None:
+    return next((iri.position for iri in (*query.default_graphs, *query.named_graphs)), None)
+
+
+def _names_in(pattern: SparqlPattern) -> set[str]:
+    return set(re.findall(r"Variable\(name='(\w+)'", repr(pattern)))
+
+
 @dataclass(frozen=True)
 class _Alternative:
     """A way to satisfy a group, and the variables it binds; no formula means it always holds."""
@@ -101,87 +149,70 @@ class _Alternative:
         return _Alternative(conjunction(parts) if parts else None, self.bound | other.bound)
 
 
-class _Translator:
-    def __init__(self, source: SparqlSource, limits: Limits) -> None:
-        self.source, self.limits = source, limits
-        used = set(re.findall(r"[?$](\w+)", source.text))
-        self.numbers = (n for n in count(1) if f"_{n}" not in used)
-        self.blank: dict[str, Variable] = {}
+class Translator:
+    """Graph patterns to formulas. `taken` are names that new variables must not have."""
 
-    def query(self, node: Any) -> Query:
-        if node.name != "SelectQuery":
-            word = str(node.name).removesuffix("Query").upper()
-            raise UnsupportedQuery(
-                f"Unsupported {word}",
-                "Use SELECT with one variable",
-                self.source.find(word),
-            )
-        if node.datasetClause is not None:
-            raise UnsupportedQuery(
-                "Unsupported FROM",
-                "Choose the graph by its folder",
-                self.source.find(r"(?<![?$:])FROM"),
-            )
-        node, limit = node.p, None
-        while node.name in ("Slice", "Distinct", "Reduced"):
-            if node.name == "Slice":
-                limit = self.limit(node)
-            node = node.p
-        if node.name != "Project":
-            raise self.unsupported(node)
-        alternatives = self.group(node.p, frozenset())
-        free = self.free(node, alternatives)
+    def __init__(self, limits: Limits, taken: set[str]) -> None:
+        self.limits = limits
+        self.numbers = (n for n in count(1) if f"_{n}" not in taken)
+        self.hidden: dict[Variable, Variable] = {}
+
+    def query(self, select: Select) -> Query:
+        return self.asking(select.names, select.where, select.limit, select.position)
+
+    def asking(
+        self,
+        wanted: tuple[Variable, ...],
+        where: SparqlPattern,
+        limit: int | None = None,
+        position: Position | None = None,
+    ) -> Query:
+        """The query for some variables of a pattern."""
+        alternatives = self.group(where, frozenset())
+        if not wanted:
+            raise UnsafeQuery("The query selects no variable", "Select one", position)
         formulas = [alternative.formula for alternative in alternatives]
         if None in formulas:
             raise UnsafeQuery("The query has a group without any triple pattern", "Add one")
         body = disjunction([formula for formula in formulas if formula is not None])
-        return Query(free, body, limit, self.limits)
+        return Query(wanted, body, limit, self.limits)
 
-    def limit(self, node: Any) -> int | None:
-        if node.start:
-            raise UnsupportedQuery(
-                "Unsupported OFFSET", "Use LIMIT alone", self.source.find("OFFSET")
-            )
-        return None if node.length is None else int(node.length)
-
-    def free(self, node: Any, alternatives: list[_Alternative]) -> Variable:
-        wanted = [_variable(variable) for variable in node.PV]
-        if self.source.selects_all:  # rdflib then also lists variables of MINUS and EXISTS
-            bound = frozenset[Variable]().union(*(one.bound for one in alternatives))
-            wanted = [variable for variable in wanted if variable in bound]
-        if len(wanted) == 1:
-            return Variable(wanted[0].name, self.source.find(rf"(?<=\?){wanted[0].name}"))
-        names = " ".join(f"?{variable.name}" for variable in wanted) or "none"
-        raise UnsafeQuery(
-            f"A query has one free variable; this SELECT has {len(wanted)} ({names})",
-            "Select only the one whose values you want",
-            self.source.find("SELECT"),
-        )
-
-    def group(self, node: Any, visible: frozenset[Variable]) -> list[_Alternative]:
+    def group(self, node: SparqlPattern, visible: frozenset[Variable]) -> list[_Alternative]:
         """The alternatives of a group. `visible` variables are passed in by an EXISTS around it."""
-        if isinstance(node, list):  # what rdflib makes of a VALUES without values
-            raise self.unsupported_kind("values")
-        if node.name == "BGP":
+        if isinstance(node, Basic):
             return [self.basic(node.triples)]
-        if node.name == "Join":
-            return self.pairs(self.group(node.p1, visible), self.group(node.p2, visible))
-        if node.name == "Union":
-            return self.checked([*self.group(node.p1, visible), *self.group(node.p2, visible)])
-        if node.name == "Filter":
+        if isinstance(node, JoinAll):
+            found = [_Alternative(None)]
+            for part in node.parts:
+                found = self.pairs(found, self.group(part, visible))
+            return found
+        if isinstance(node, AnyOf):
+            inner = [self.group(part, visible) for part in node.parts]
+            return self.checked([one for part in inner for one in part])
+        if isinstance(node, Where):
             return [
-                one.both(_Alternative(self.condition(node.expr, one.bound | visible)))
-                for one in self.group(node.p, visible)
+                one.both(_Alternative(self.condition(node.condition, one.bound | visible)))
+                for one in self.group(node.inner, visible)
             ]
-        if node.name == "Minus":
-            removed = self.group(node.p2, visible)
-            return [self.without(one, removed, visible) for one in self.group(node.p1, visible)]
-        if node.name in ("ToMultiSet", "Distinct", "Reduced"):
-            return self.group(node.p, visible)
-        if node.name == "Project":
-            kept = frozenset(_variable(variable) for variable in node.PV)
-            return [_hide(one, one.bound - kept) for one in self.group(node.p, visible & kept)]
-        raise self.unsupported(node)
+        if isinstance(node, Without):
+            removed = self.group(node.right, visible)
+            return [self.without(one, removed, visible) for one in self.group(node.left, visible)]
+        if isinstance(node, Subquery):
+            return self.subquery(node.select, visible)
+        word, way_out = _UNSUPPORTED[type(node)]
+        raise UnsupportedQuery(f"Unsupported {word}", way_out, node.position)
+
+    def subquery(self, select: Select, visible: frozenset[Variable]) -> list[_Alternative]:
+        _check_modifiers(select)
+        if select.limit is not None:
+            raise UnsupportedQuery(
+                "Unsupported LIMIT",
+                "It cannot be used inside a group; limit the whole query",
+                select.position,
+            )
+        kept = frozenset(select.names)
+        inner = self.group(select.where, visible & kept)
+        return [_hide(one, one.bound - kept) for one in inner]
 
     def pairs(self, left: list[_Alternative], right: list[_Alternative]) -> list[_Alternative]:
         self.check(len(left) * len(right))
@@ -209,122 +240,87 @@ class _Translator:
                 one = one.both(_Alternative(negate(absent)))
         return one
 
-    def condition(self, expression: Any, visible: frozenset[Variable]) -> Formula:
-        name = getattr(expression, "name", "")
-        if name in ("Builtin_NOTEXISTS", "Builtin_EXISTS"):
-            found = self.exists(expression.graph, visible)
-            return found if name == "Builtin_EXISTS" else negate(found)
-        if name in ("ConditionalAndExpression", "ConditionalOrExpression"):
-            parts = [expression.expr, *expression.other]
-            inner = [self.condition(part, visible) for part in parts]
-            return (conjunction if "And" in name else disjunction)(inner)
-        if name == "UnaryNot":
-            return negate(self.condition(expression.expr, visible))
+    def condition(self, expression: Expression, visible: frozenset[Variable]) -> Formula:
+        if isinstance(expression, ExistsTest):
+            found = self.exists(expression, visible)
+            return negate(found) if expression.negated else found
+        if isinstance(expression, Call) and expression.name in ("&&", "||"):
+            inner = [self.condition(part, visible) for part in expression.arguments]
+            return (conjunction if expression.name == "&&" else disjunction)(inner)
+        if isinstance(expression, Call) and expression.name == "!":
+            return negate(self.condition(expression.arguments[0], visible))
         raise UnsupportedQuery(
             "Unsupported FILTER by value",
             "FILTER takes only EXISTS and NOT EXISTS; leave the comparison out, or make its value "
             "an entity",
-            self.source.find(r"FILTER(?!\s*NOT\b|\s*EXISTS\b)"),
+            _place(expression),
         )
 
-    def exists(self, node: Any, visible: frozenset[Variable]) -> Formula:
+    def exists(self, test: ExistsTest, visible: frozenset[Variable]) -> Formula:
         formulas = []
-        for one in self.group(node, visible):
+        for one in self.group(test.pattern, visible):
             inner = _hide(one, one.bound - visible).formula
             if inner is None:
                 raise UnsafeQuery(
-                    "EXISTS around an empty group",
-                    "Put a pattern in it",
-                    self.source.find("EXISTS"),
+                    "EXISTS around an empty group", "Put a pattern in it", test.position
                 )
             formulas.append(inner)
         return disjunction(formulas)
 
-    def basic(self, triples: Iterable[tuple[Any, Any, Any]]) -> _Alternative:
+    def basic(self, triples: Iterable[TriplePattern]) -> _Alternative:
+        """Steps of paths and blank nodes are existential; a blank node may be in several triples."""
         found = _Alternative(None)
-        for subject, predicate, object_ in triples:
-            head, tail = self.term(subject), self.term(object_)
+        for triple in triples:
+            head, tail = self.term(triple.subject), self.term(triple.object)
             bound = frozenset(term for term in (head, tail) if isinstance(term, Variable))
-            found = found.both(_Alternative(self.path(predicate, head, tail), bound))
+            found = found.both(_Alternative(self.path(triple.predicate, head, tail), bound))
         return found
 
-    def path(self, path: Any, head: Term, tail: Term) -> Formula:
-        from rdflib.paths import AlternativePath, InvPath, MulPath, NegatedPath, SequencePath
-        from rdflib.term import URIRef
-
-        if isinstance(path, URIRef):
-            return Atom(self.symbol(str(path)), head, tail)
-        if isinstance(path, InvPath):
-            return self.path(path.arg, tail, head)
+    def path(self, path: Variable | Path, head: Term, tail: Term) -> Formula:
+        if isinstance(path, Iri):
+            return Atom(self.symbol(path), head, tail)
+        if isinstance(path, InversePath):
+            return self.path(path.path, tail, head)
         if isinstance(path, AlternativePath):
-            return disjunction([self.path(part, head, tail) for part in path.args])
+            return disjunction([self.path(part, head, tail) for part in path.parts])
         if isinstance(path, SequencePath):
-            inner = [Variable(f"_{next(self.numbers)}") for _ in path.args[1:]]
-            ends = [head, *inner, tail]
+            between = [Variable(f"_{next(self.numbers)}") for _ in path.parts[1:]]
+            ends = [head, *between, tail]
             hops = [
-                self.path(p, a, b) for p, a, b in zip(path.args, ends[:-1], ends[1:], strict=True)
+                self.path(p, a, b) for p, a, b in zip(path.parts, ends[:-1], ends[1:], strict=True)
             ]
-            return Exists(tuple(inner), conjunction(hops)) if inner else hops[0]
-        if isinstance(path, MulPath | NegatedPath):
-            kind = f"path operator '{path.mod}'" if isinstance(path, MulPath) else "'!' path"
-            mark = path.mod if isinstance(path, MulPath) else "!"
+            return Exists(tuple(between), conjunction(hops)) if between else hops[0]
+        if isinstance(path, RepeatedPath | NegatedPath):
+            repeated = isinstance(path, RepeatedPath)
+            kind = f"path operator '{path.mark}'" if isinstance(path, RepeatedPath) else "'!' path"
             raise UnsupportedQuery(
                 f"Unsupported {kind}",
-                "Write the steps out: r/r for two, and UNION between alternatives",
-                self.source.mark(mark),
+                "Write the steps out: r/r for two, and UNION between alternatives"
+                if repeated
+                else "Name the relations that you mean",
+                path.position,
             )
         raise UnsupportedQuery(
-            f"The relation ?{path} is a variable", "Name the relation", self.source.find(str(path))
+            f"The relation ?{path.name} is a variable", "Name the relation", path.position
         )
 
-    def term(self, term: Any) -> Term:
-        from rdflib.term import BNode, Literal, URIRef
-        from rdflib.term import Variable as SparqlVariable
+    def term(self, term: PatternTerm) -> Term:
+        if isinstance(term, Variable):
+            if not term.name.startswith("."):
+                return term
+            if term not in self.hidden:
+                self.hidden[term] = Variable(f"_{next(self.numbers)}")
+            return self.hidden[term]
+        return self.symbol(term) if isinstance(term, Iri) else Name(term_text(term))
 
-        if isinstance(term, SparqlVariable):
-            return _variable(term)
-        if isinstance(term, BNode):
-            if term not in self.blank:
-                self.blank[term] = Variable(f"_{next(self.numbers)}")
-            return self.blank[term]
-        if isinstance(term, URIRef):
-            return self.symbol(str(term))
-        if isinstance(term, Literal):
-            return Name(_literal_text(term))
-        raise UnsupportedQuery(f"'{term}' is not a variable, a literal or an IRI", "Use an IRI")
-
-    def symbol(self, iri: str) -> Symbol:
-        symbol = symbol_of(iri)
-        return Name(symbol.text, self.source.name(iri)) if isinstance(symbol, Name) else symbol
-
-    def unsupported(self, node: Any) -> UnsupportedQuery:
-        if node.name == "Extend" and node.p.name == "AggregateJoin":
-            node = node.p
-        return self.unsupported_kind(str(node.name))
-
-    def unsupported_kind(self, kind: str) -> UnsupportedQuery:
-        words, way_out = _UNSUPPORTED.get(kind, (kind, "Use triple patterns, UNION and NOT EXISTS"))
-        place = self.source.find(words)
-        word = words.split("|")[0]
-        if place is not None and "|" in words:
-            match = re.search(rf"\b(?:{words})\b", self.source.code, re.IGNORECASE)
-            word = match[0].upper() if match else word
-        return UnsupportedQuery(f"Unsupported {word}", way_out, place)
+    def symbol(self, iri: Iri) -> Symbol:
+        symbol = symbol_of(iri.text)
+        return Name(symbol.text, iri.position) if isinstance(symbol, Name) else symbol
 
 
-def _literal_text(literal: Any) -> str:
-    """A literal by the name that the RDF reader gives it."""
-    import pyoxigraph as ox
-
-    if literal.language:
-        return str(ox.Literal(str(literal), language=literal.language.lower()))
-    if literal.datatype:
-        return str(ox.Literal(str(literal), datatype=ox.NamedNode(str(literal.datatype))))
-    return str(ox.Literal(str(literal)))
-
-
-def _variable(variable: Any) -> Variable:
-    return Variable(str(variable))
+def _place(expression: Expression) -> Position | None:
+    places = (getattr(one, "position", None) for one in sub_expressions(expression))
+    return next((place for place in places if place is not None), None)
 
 
 def _hide(one: _Alternative, hidden: frozenset[Variable]) -> _Alternative:

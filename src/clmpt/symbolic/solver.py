@@ -30,9 +30,15 @@ class CompiledPattern:
 
     skeleton: Skeleton
     plan: Plan
-    free: Variable
+    frees: tuple[Variable, ...]
     entities: tuple[Symbol, ...]
     relations: tuple[Symbol, ...]
+
+    @property
+    def free(self) -> Variable:
+        """The one variable that is asked for; see `Query.free`."""
+        assert len(self.frees) == 1
+        return self.frees[0]
 
 
 def compiled(query: Query) -> tuple[CompiledPattern, ...]:
@@ -40,15 +46,15 @@ def compiled(query: Query) -> tuple[CompiledPattern, ...]:
     kept: tuple[CompiledPattern, ...] | None = vars(query).get("_parts")
     if kept is None:
         kept = vars(query)["_parts"] = tuple(
-            _part(pattern, query.free) for pattern in query.patterns
+            _part(pattern, query.frees) for pattern in query.patterns
         )
     return kept
 
 
-def _part(pattern: Pattern, free: Variable) -> CompiledPattern:
+def _part(pattern: Pattern, frees: tuple[Variable, ...]) -> CompiledPattern:
     signature, entities, relations = signature_of(pattern)
-    skeleton, plan = planned(signature, (free,))
-    return CompiledPattern(skeleton, plan, free, tuple(entities), tuple(relations))
+    skeleton, plan = planned(signature, frees)
+    return CompiledPattern(skeleton, plan, frees, tuple(entities), tuple(relations))
 
 
 def solve(question: Query | str, graph: KnowledgeGraph) -> frozenset[int]:
@@ -59,12 +65,26 @@ def solve(question: Query | str, graph: KnowledgeGraph) -> frozenset[int]:
     ['1984']
     """
     query = parse(question) if isinstance(question, str) else question
-    engine = Engine(graph.index)
+    free, engine = query.free, Engine(graph.index)
     found = [
-        engine.run(part.plan, _batch([part], graph)).columns[part.free].tolist()
+        engine.run(part.plan, _batch([part], graph)).columns[free].tolist()
         for part in compiled(query)
     ]
     return frozenset(chain.from_iterable(found)) if len(found) > 1 else frozenset(found[0])
+
+
+def solve_rows(question: Query | str, graph: KnowledgeGraph) -> Ints:
+    """The answers to a question that may ask for several variables: a row for each, distinct.
+
+    >>> graph = KnowledgeGraph.from_triples([("Orwell", "wrote", "1984"), ("Wells", "read", "We")])
+    >>> [graph.labels(row) for row in solve_rows("?who, ?what : wrote(?who, ?what)", graph)]
+    [['Orwell', '1984']]
+    """
+    query = parse(question) if isinstance(question, str) else question
+    engine = Engine(graph.index)
+    tables = [engine.run(part.plan, _batch([part], graph)).columns for part in compiled(query)]
+    parts = [np.stack([columns[v] for v in query.frees], axis=1) for columns in tables]
+    return np.unique(np.concatenate(parts), axis=0).astype(np.int64)
 
 
 def solve_all(queries: Sequence[Query], graph: KnowledgeGraph) -> list[frozenset[int]]:

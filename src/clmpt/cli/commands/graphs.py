@@ -15,6 +15,7 @@ from clmpt.errors import DataError
 from clmpt.graph.edges import Ints
 from clmpt.graph.knowledge_graph import KnowledgeGraph
 from clmpt.graph.opening import open_graph
+from clmpt.graph.rdf_reading import RdfOptions
 from clmpt.graph.readers import ImportSummary, TextOptions, read_graph
 from clmpt.graph.writers import export_graph
 from clmpt.storage.files import refuse_existing
@@ -30,8 +31,6 @@ def import_graph(options: argparse.Namespace) -> None:
     document |= {"labels": summary.labels, "literals left out": summary.literals}
     if summary.headers:
         document["header skipped in"] = ", ".join(summary.headers)
-    if summary.quoted:
-        document["statements about statements left out"] = summary.quoted
     if options.json:
         show_json({"folder": str(out), **document})
         return
@@ -56,7 +55,7 @@ def read_sources(options: argparse.Namespace) -> tuple[KnowledgeGraph, ImportSum
             options.sources,
             options.labels,
             _text_options(options),
-            options.literals,
+            RdfOptions(literals=options.literals),
             show,
         )
 

@@ -5,53 +5,170 @@ from __future__ import annotations
 import argparse
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from clmpt.cli.output import TerminalTable, clean, say, show_csv, show_json, show_table
-from clmpt.cli.questions import read_query
+from clmpt.cli.output import TerminalTable, clean, say, show_csv, show_json, show_table, tell
+from clmpt.cli.questions import question_text, read_query
+from clmpt.errors import SettingError
+from clmpt.logic.parser import is_sparql
+
+if TYPE_CHECKING:
+    from clmpt.graph.knowledge_graph import KnowledgeGraph
+    from clmpt.sparql.answering import SparqlResult
 
 
 def solve_query(options: argparse.Namespace) -> None:
     from clmpt.cli.commands.graphs import chosen_view
     from clmpt.graph.opening import open_graph
-    from clmpt.symbolic.solver import solve
 
-    query = read_query(options)
+    text = question_text(options)
     graph = chosen_view(open_graph(options.folder), options.split)
+    if is_sparql(text):
+        _solve_sparql(text, graph, options)
+        return
+    if options.format:
+        raise SettingError("--format is for SPARQL. For other questions, use --json or --csv.")
+    _solve_formula(text, graph, options)
+
+
+# --- formulas -------------------------------------------------------------------------------------
+
+
+def _solve_formula(text: str, graph: KnowledgeGraph, options: argparse.Namespace) -> None:
+    from clmpt.cli.questions import parse_query
+    from clmpt.symbolic.solver import solve_rows
+
+    query = parse_query(text, options)
     started = time.perf_counter()
-    found = solve(query, graph)
+    found = solve_rows(query, graph).tolist()
     seconds = time.perf_counter() - started
-    rows = sorted(
-        (graph.entities.label(entity), graph.entities.names[entity], entity) for entity in found
-    )
+    label, names = graph.entities.label, graph.entities.names
+    rows = sorted([(label(e), names[e], e) for e in row] for row in found)
     limit = options.limit or query.limit
     shown = rows if limit is None else rows[:limit]
     if options.json:
-        answers = [{"id": e, "name": name, "label": label} for label, name, e in shown]
         show_json(
             {
                 "query": str(query),
                 "splits": list(graph.observed),
                 "count": len(found),
-                "answers": answers,
+                "answers": [_as_plain(row, [v.name for v in query.frees]) for row in shown],
                 "seconds": round(seconds, 6),
             }
         )
         return
+    variables = [variable.name for variable in query.frees]
     if options.csv:
-        show_csv(["label", "name", "id"], shown)
+        several = len(variables) > 1
+        headers = [
+            f"{variable} {part}" if several else part
+            for variable in variables
+            for part in ("label", "name", "id")
+        ]
+        show_csv(headers, [[cell for one in row for cell in one] for row in shown])
         return
+    _show_rows(shown, variables, str(query))
+    if sys.stdout.isatty():
+        _sum_up(len(found), len(shown), seconds, graph)
+
+
+def _as_plain(row: list[tuple[str, str, int]], variables: list[str]) -> dict[str, Any]:
+    found = [{"id": number, "name": name, "label": label} for label, name, number in row]
+    return found[0] if len(found) == 1 else dict(zip(variables, found, strict=True))
+
+
+def _show_rows(
+    rows: Sequence[Sequence[tuple[str, str, object]]], variables: Sequence[str], title: str
+) -> None:
+    """Labels and, where they differ, names: a table on a terminal, else tab-separated lines."""
     if not sys.stdout.isatty():
-        for label, name, _ in shown:
-            say(clean(label) if label == name else f"{clean(label)}\t{clean(name)}")
+        for row in rows:
+            cells = [
+                cell
+                for label, name, _ in row
+                for cell in ([label] if label == name else [label, name])
+            ]
+            say("\t".join(map(clean, cells)))
         return
-    labelled = any(label != name for label, name, _ in shown)
-    headers = ["answer", "name"] if labelled else ["answer"]
-    show_table(TerminalTable(str(query), headers, [row[: len(headers)] for row in shown]))
-    rest = f", {len(shown):,} shown" if len(shown) < len(found) else ""
+    headers, cells = list[str](), [list[object]() for _ in rows]
+    for place, variable in enumerate(variables):
+        labelled = any(row[place][0] != row[place][1] for row in rows)
+        headers += [variable, "name"] if labelled else [variable]
+        for row, into in zip(rows, cells, strict=True):
+            into += row[place][:2] if labelled else row[place][:1]
+    if len(variables) == 1:
+        headers[0] = "answer"
+    show_table(TerminalTable(title, headers, cells))
+
+
+def _sum_up(found: int, shown: int, seconds: float, graph: KnowledgeGraph) -> None:
+    rest = f", {shown:,} shown" if shown < found else ""
+    noun = "answer" if found == 1 else "answers"
     where = " + ".join(graph.observed)
-    noun = "answer" if len(found) == 1 else "answers"
-    say(f"{len(found):,} {noun}{rest}, in {1000 * seconds:.1f} ms, from {where}")
+    say(f"{found:,} {noun}{rest}, in {1000 * seconds:.1f} ms, from {where}")
+
+
+# --- SPARQL ---------------------------------------------------------------------------------------
+
+
+def _solve_sparql(text: str, graph: KnowledgeGraph, options: argparse.Namespace) -> None:
+    from clmpt.sparql.answering import answer_sparql
+    from clmpt.sparql.results import write_result
+
+    started = time.perf_counter()
+    result = answer_sparql(text, graph, union=options.union)
+    seconds = time.perf_counter() - started
+    for note in result.notes:
+        tell(f"Note: {note}")
+    form = options.format or ("json" if options.json else "csv" if options.csv else None)
+    if form is None and result.form in ("CONSTRUCT", "DESCRIBE"):
+        form = "turtle"
+    if form is not None:
+        for piece in write_result(result, form):
+            sys.stdout.write(piece)
+        return
+    if result.form == "ASK":
+        say("yes" if result.holds else "no")
+        return
+    rows = _listed(result, graph)
+    if not _has_order(text):
+        rows.sort()
+    shown = rows if options.limit is None else rows[: options.limit]
+    _show_rows(shown, result.variables, " ".join(text.split()))
+    if sys.stdout.isatty():
+        _sum_up(len(rows), len(shown), seconds, graph)
+
+
+def _listed(result: SparqlResult, graph: KnowledgeGraph) -> list[list[tuple[str, str, int]]]:
+    """The rows for people: each once, things by their labels, literals by their text."""
+    from clmpt.logic.rdf_terms import Blank
+
+    assert result.terms is not None
+    terms, rows = result.terms, list[list[tuple[str, str, int]]]()
+    for numbers in dict.fromkeys(map(tuple, result.rows_NC.tolist())):
+        row = []
+        for number in numbers:
+            if number < 0:
+                row.append(("", "", number))
+            elif number < len(graph.entities):
+                row.append((graph.entities.label(number), graph.entities.names[number], number))
+            else:
+                term = terms.term(number)
+                text = f"_:{term.label}" if isinstance(term, Blank) else term.text
+                row.append((text, text, number))
+        rows.append(row)
+    return rows
+
+
+def _has_order(text: str) -> bool:
+    from clmpt.logic.sparql_parser import read_sparql
+
+    return bool(read_sparql(text).select.order)
+
+
+# --- draw, translate ------------------------------------------------------------------------------
 
 
 def draw(options: argparse.Namespace) -> None:

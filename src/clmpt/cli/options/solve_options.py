@@ -24,6 +24,14 @@ def asking_options(command: AddCommand, reasoner: str | None) -> None:  # noqa: 
     add_splits(solve)
     add_csv(solve)
     solve.add_argument("--limit", type=count, metavar="N", help="show at most N answers")
+    solve.add_argument(
+        "--format",
+        choices=["json", "xml", "csv", "tsv", "turtle", "ntriples"],
+        help="the result of a SPARQL query in a format of W3C's",
+    )
+    solve.add_argument(
+        "--union", action="store_true", help="SPARQL's default graph includes all named graphs"
+    )
 
     draw = command(
         "draw",

@@ -1,0 +1,214 @@
+"""RDF files to statements: every term and every graph is kept, whatever a model learns from."""
+
+from __future__ import annotations
+
+import io
+import re
+import zlib
+from array import array
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from clmpt.errors import DataError
+from clmpt.graph.rdf_statements import BLANK, IRI, LITERAL
+from clmpt.logic.formula import Name
+from clmpt.logic.iris import BASE, iri_of, symbol_of
+from clmpt.logic.prefixes import PREFIXES
+from clmpt.progress import Progress, ReportProgress, silent
+
+# Shapes: S statements, T terms
+
+RDF_SUFFIXES = {
+    ".nt": "N_TRIPLES",
+    ".ttl": "TURTLE",
+    ".nq": "N_QUADS",
+    ".trig": "TRIG",
+    ".rdf": "RDF_XML",
+    ".xml": "RDF_XML",
+    ".owl": "RDF_XML",
+    ".jsonld": "JSON_LD",
+}
+LABEL = PREFIXES["rdfs"] + "label"
+LABEL_PROPERTIES = (
+    LABEL,
+    PREFIXES["skos"] + "prefLabel",
+    PREFIXES["schema"] + "name",
+    "https://schema.org/name",
+    PREFIXES["foaf"] + "name",
+)
+LONGEST_TERM = 2**24  # bytes
+LARGEST_ENTITY = 2000  # characters of an XML entity
+DEEPEST_XML = 1000
+_ROOM = 64 * 2**20  # bytes that XML entities may add to a file of any size
+_NO_GRAPH = -1
+
+
+@dataclass(frozen=True)
+class RdfOptions:
+    """What becomes of RDF statements. Whatever is left out of the model can still be queried."""
+
+    literals: bool = False  # as entities
+    languages: tuple[str, ...] = ("en",)  # of the labels to show, the best first
+    label_properties: tuple[str, ...] = LABEL_PROPERTIES
+    leave_out: frozenset[str] = frozenset()  # relations that a model does not learn from
+    base: str = ""  # for relative IRIs; by default the file's own address
+
+
+@dataclass
+class RdfCollector:
+    """Statements of one or more files, with their terms numbered in order of appearance.
+
+    A row has graph (-1 for the default graph), subject, predicate, object and split.
+    """
+
+    options: RdfOptions
+    ids: dict[str, int] = field(default_factory=dict)
+    rows: array[int] = field(default_factory=lambda: array("i"))
+    splits: list[str] = field(default_factory=list)
+    blank_nodes: int = 0
+    base: str = ""
+
+    def read(
+        self, raw: IO[bytes], path: Path, form: str, split: str, progress: ReportProgress = silent
+    ) -> None:
+        import pyoxigraph as ox
+
+        base = self.options.base or path.resolve().as_uri()
+        self.base = self.base or base
+        if split not in self.splits:
+            self.splits.append(split)
+        try:
+            source = _without_mark(GuardedXml(raw, path) if form == "RDF_XML" else raw)
+            self._add(
+                ox.parse(source, format=getattr(ox.RdfFormat, form), base_iri=base),
+                self.splits.index(split),
+                path,
+                progress,
+            )
+        except SyntaxError as error:
+            where = f", line {error.lineno}" if error.lineno else ""
+            name = form.replace("_", "-").title().replace("Rdf-Xml", "RDF/XML")
+            raise DataError(f"'{path}'{where} is not {name}: {error.msg}.") from None
+        except (OSError, ValueError, EOFError, zlib.error) as error:
+            raise DataError(f"'{path}' cannot be read to the end: {error}.") from None
+
+    def _add(self, quads: Iterable[Any], split: int, path: Path, progress: ReportProgress) -> None:
+        import pyoxigraph as ox
+
+        ids, append = self.ids, self.rows.append
+        blank: dict[str, str] = {}  # those of two files are never the same
+
+        def number(term: Any) -> int:
+            if isinstance(term, ox.NamedNode):
+                text = term.value
+            elif isinstance(term, ox.BlankNode):
+                # The parser makes up new labels on every run; numbers make imports reproducible.
+                text = blank.setdefault(term.value, f"_:b{self.blank_nodes + len(blank)}")
+            elif isinstance(term, ox.Literal):
+                text = str(term)
+            else:
+                raise DataError(
+                    f"'{path}' has statements about statements (RDF-star), which cannot be read. "
+                    "Leave them out, or use rdf:Statement."
+                )
+            if len(text) > LONGEST_TERM:
+                raise DataError(
+                    f"'{path}' has a term of {len(text):,} characters; {LONGEST_TERM:,} are the "
+                    "most."
+                )
+            return ids.setdefault(text, len(ids))
+
+        for count, quad in enumerate(quads):
+            graph = quad.graph_name
+            append(_NO_GRAPH if isinstance(graph, ox.DefaultGraph) else number(graph))
+            append(number(quad.subject))
+            append(number(quad.predicate))
+            append(number(quad.object))
+            append(split)
+            if count % 100_000 == 0:
+                progress(Progress("reading triples", len(self.rows) // 5))
+        self.blank_nodes += len(blank)
+
+    @property
+    def rows_S5(self) -> npt.NDArray[np.int32]:
+        return np.frombuffer(self.rows, np.int32).reshape(-1, 5)
+
+    def kinds_T(self) -> npt.NDArray[np.uint8]:
+        starts = {'"': LITERAL, "_": BLANK}
+        return np.fromiter((starts.get(text[0], IRI) for text in self.ids), np.uint8)
+
+    def numbers(self, iris: Iterable[str]) -> list[int]:
+        return [self.ids[iri] for iri in iris if iri in self.ids]
+
+
+def name_of_iri(iri: str) -> str:
+    """The name that an IRI stands for: itself, unless our export made it from a plain name."""
+    if not iri.startswith(BASE):
+        return iri
+    symbol = symbol_of(iri)
+    return symbol.text if isinstance(symbol, Name) and iri_of(symbol) == iri else iri
+
+
+def expanded_iri(text: str) -> str:
+    """An IRI, given in full or with a well-known prefix.
+
+    >>> expanded_iri("rdf:type"), expanded_iri("http://e/x")
+    ('http://www.w3.org/1999/02/22-rdf-syntax-ns#type', 'http://e/x')
+    """
+    prefix, colon, local = text.strip("<>").partition(":")
+    if colon and prefix in PREFIXES and not local.startswith("//"):
+        return PREFIXES[prefix] + local
+    return text.strip("<>")
+
+
+def _without_mark(raw: IO[bytes]) -> IO[bytes]:
+    """The stream without a byte order mark."""
+    buffered = raw if isinstance(raw, io.BufferedReader) else io.BufferedReader(raw)  # type: ignore[type-var]
+    if buffered.peek(3).startswith(b"\xef\xbb\xbf"):
+        buffered.read(3)
+    return buffered
+
+
+class GuardedXml(io.RawIOBase):
+    """An XML stream that ends in an error before its entities or its depth exhaust the machine."""
+
+    def __init__(self, raw: IO[bytes], path: Path) -> None:
+        self.raw_, self.path = raw, path
+        self.lengths: dict[bytes, int] = {}  # of declared entities
+        self.read_, self.added, self.depth = 0, 0, 0
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        chunk = self.raw_.read(min(len(buffer), 65536))
+        self.check(chunk)
+        buffer[: len(chunk)] = chunk
+        return len(chunk)
+
+    def check(self, chunk: bytes) -> None:
+        self.read_ += len(chunk)
+        for name, value in re.findall(rb"<!ENTITY\s+([^\s\"'%]+)\s+[\"']([^\"']*)", chunk):
+            length = len(value) + sum(
+                self.lengths.get(inner, 0) for inner in re.findall(rb"&([^\s;#]+);", value)
+            )
+            if length > LARGEST_ENTITY:
+                raise DataError(
+                    f"'{self.path}' declares an XML entity of more than {LARGEST_ENTITY:,} "
+                    "characters. Expand its entities with another tool first."
+                )
+            self.lengths[name] = length
+        if self.lengths:
+            used = re.findall(rb"&([^\s;#&<]{1,200});", chunk)
+            self.added += sum(self.lengths.get(name, 0) for name in used)
+        if self.added > _ROOM + 20 * self.read_:
+            raise DataError(f"The XML entities of '{self.path}' are too much text.")
+        opened = len(re.findall(rb"<[A-Za-z_]", chunk))
+        self.depth += opened - chunk.count(b"</") - chunk.count(b"/>")
+        if self.depth > DEEPEST_XML:
+            raise DataError(f"'{self.path}' is nested more than {DEEPEST_XML:,} levels deep.")

@@ -1,0 +1,185 @@
+"""A SPARQL query to its result: rows, a truth value, or triples."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from clmpt.errors import QueryTooLarge
+from clmpt.graph.edges import Ints
+from clmpt.graph.knowledge_graph import KnowledgeGraph
+from clmpt.graph.rdf_dataset import RdfDataset, TermIds
+from clmpt.logic.algebra import Form, SparqlQuery
+from clmpt.logic.formula import Variable
+from clmpt.logic.rdf_terms import Blank, Iri, Literal, RdfTerm
+from clmpt.logic.sparql_parser import read_sparql
+from clmpt.sparql.evaluating import Evaluator
+from clmpt.sparql.expressions import Surroundings
+from clmpt.sparql.naming import NameResolver
+from clmpt.sparql.paths import edges_at
+from clmpt.sparql.solutions import Solutions
+
+Triple = tuple[RdfTerm, RdfTerm, RdfTerm]
+
+
+@dataclass(frozen=True)
+class SparqlResult:
+    """The result of a query. Only what fits its form is there: rows for SELECT, `holds` for ASK,
+    triples for CONSTRUCT and DESCRIBE. `notes` name what the graph does not know."""
+
+    form: Form
+    variables: tuple[str, ...] = ()
+    solutions: Solutions | None = None
+    terms: TermIds | None = None
+    holds: bool | None = None
+    triples: tuple[Triple, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    def __len__(self) -> int:
+        if self.solutions is not None:
+            return self.solutions.rows
+        return len(self.triples)
+
+    def __bool__(self) -> bool:
+        return bool(self.holds) if self.form == "ASK" else len(self) > 0
+
+    @cached_property
+    def rows_NC(self) -> Ints:
+        """The ids of the terms, row by row; -1 where there is none."""
+        assert self.solutions is not None
+        return self.solutions.matrix(list(self.solutions.columns))
+
+    def __iter__(self) -> Iterator[tuple[RdfTerm | None, ...]]:
+        """The rows of a SELECT."""
+        if self.solutions is None or self.terms is None:
+            return
+        for row in self.rows_NC.tolist():
+            yield tuple(None if one < 0 else self.terms.term(one) for one in row)
+
+
+def answer_sparql(
+    query: SparqlQuery | str, graph: KnowledgeGraph, base: str = "", union: bool = False
+) -> SparqlResult:
+    """The result of a SPARQL query on a graph, as the standard defines it.
+
+    Names that the graph does not have match nothing; the notes name them. `base` resolves relative
+    IRIs of the query, by default as in the graph's own file. With `union`, the default graph also
+    has what is in named graphs.
+
+    >>> graph = KnowledgeGraph.from_triples([("Orwell", "wrote", "1984"), ("Orwell", "read", "We")])
+    >>> answer_sparql("ASK { :Orwell :wrote :We }", graph).holds
+    False
+    >>> [row[0].text for row in answer_sparql("SELECT (COUNT(*) AS ?n) { ?s ?p ?o }", graph)]
+    ['2']
+    """
+    base = base or (graph.rdf.base if graph.rdf else "")
+    if isinstance(query, str):
+        query = read_sparql(query, base)
+    dataset = RdfDataset(graph, union)
+    evaluator = _evaluator(query, dataset, base)
+    try:
+        return _Run(query, dataset, evaluator).result()
+    except RecursionError:
+        raise QueryTooLarge("The query is nested too deeply", "Flatten it") from None
+
+
+def _evaluator(query: SparqlQuery, dataset: RdfDataset, base: str) -> Evaluator:
+    names = NameResolver(dataset)
+    index, graphs = dataset.default, tuple(dataset.graph_ids)
+    if query.has_dataset:
+        index = dataset.merged([names.term(iri) for iri in query.default_graphs])
+        named = [names.term(iri) for iri in query.named_graphs]
+        graphs = tuple(dict.fromkeys(number for number in named if number in graphs))
+    return Evaluator(dataset, names, index, graphs, Surroundings(dataset.terms, base))
+
+
+@dataclass(frozen=True)
+class _Run:
+    query: SparqlQuery
+    dataset: RdfDataset
+    evaluator: Evaluator
+
+    def result(self) -> SparqlResult:
+        query = self.query
+        if query.form == "ASK":
+            found = self.evaluator.solutions(query.select.where, frozenset())
+            return SparqlResult("ASK", holds=found.rows > 0, notes=self.notes)
+        solutions = self.evaluator.select(query.select)
+        if query.form == "SELECT":
+            names = tuple(variable.name for variable in query.select.names)
+            return SparqlResult("SELECT", names, solutions, self.dataset.terms, notes=self.notes)
+        made = self.constructed if query.form == "CONSTRUCT" else self.described
+        triples = tuple(dict.fromkeys(made(solutions)))
+        return SparqlResult(query.form, triples=triples, notes=self.notes)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        found = list(self.evaluator.names.notes)
+        empty = not self.evaluator.index.triples and not self.query.has_dataset
+        if empty and self.dataset.graph_ids:
+            found.append(
+                "All statements are in named graphs: ask them with GRAPH, or all at once with "
+                "--union."
+            )
+        return tuple(found)
+
+    def constructed(self, solutions: Solutions) -> Iterator[Triple]:
+        """The template filled with each solution; its blank nodes are new each time."""
+        variables = list(solutions.columns)
+        rows = solutions.matrix(variables).tolist()
+        for row in rows:
+            values = dict(zip(variables, row, strict=True))
+            fresh: dict[Variable, Blank] = {}
+            for triple in self.query.template:
+                ends = (triple.subject, triple.predicate, triple.object)
+                filled = tuple(self._filled(end, values, fresh) for end in ends)
+                if _is_triple(filled):
+                    yield filled  # type: ignore[misc]
+
+    def _filled(
+        self, term: object, values: dict[Variable, int], fresh: dict[Variable, Blank]
+    ) -> RdfTerm | None:
+        if not isinstance(term, Variable):
+            return term  # type: ignore[return-value]
+        if term.name.startswith("."):
+            if term not in fresh:
+                fresh[term] = self.evaluator.surroundings.blank()
+            return fresh[term]
+        number = values.get(term, -1)
+        return None if number < 0 else self.dataset.terms.term(number)
+
+    def described(self, solutions: Solutions) -> Iterator[Triple]:
+        """All statements about each resource, and about the blank nodes that they lead to."""
+        wanted: list[int] = []
+        named = self.query.described
+        for one in solutions.columns if named is None else named:
+            if isinstance(one, Variable):
+                wanted += solutions.column(one).tolist()
+            else:
+                wanted.append(self.evaluator.names.term(one))
+        terms, seen = self.dataset.terms, set[int]()
+        while wanted := [one for one in dict.fromkeys(wanted) if one >= 0 and one not in seen]:
+            seen.update(wanted)
+            node = np.array(wanted, np.int64)
+            row, relation, target = edges_at(self.evaluator.index, node, True)
+            wanted = []
+            predicate = self.dataset.predicate_terms_P[relation]
+            for s, p, o in zip(
+                node[row].tolist(), predicate.tolist(), target.tolist(), strict=True
+            ):
+                yield terms.term(s), terms.term(p), terms.term(o)
+                if isinstance(terms.term(o), Blank):
+                    wanted.append(o)
+
+
+def _is_triple(ends: tuple[RdfTerm | None, ...]) -> bool:
+    subject, predicate, object_ = ends
+    return (
+        subject is not None
+        and object_ is not None
+        and not isinstance(subject, Literal)
+        and isinstance(predicate, Iri)
+    )

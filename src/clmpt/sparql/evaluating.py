@@ -1,0 +1,306 @@
+"""SPARQL algebra over an RDF dataset, operator by operator as the standard defines it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, field, replace
+from functools import reduce
+
+import numpy as np
+
+from clmpt.errors import UnsupportedQuery
+from clmpt.graph.edges import Bools, EdgeIndex, Ints
+from clmpt.graph.rdf_dataset import RdfDataset
+from clmpt.logic.algebra import (
+    AnyOf,
+    Basic,
+    Bind,
+    Call,
+    ExistsTest,
+    Expression,
+    InGraph,
+    JoinAll,
+    Optionally,
+    Pattern,
+    Select,
+    Service,
+    Values,
+    Where,
+    Without,
+    expression_variables,
+    in_scope,
+)
+from clmpt.logic.formula import Variable
+from clmpt.logic.rdf_terms import Iri, Literal
+from clmpt.sparql.expressions import Surroundings, column_of, holds
+from clmpt.sparql.grouping import grouped
+from clmpt.sparql.labels import LABEL_SERVICE, with_labels
+from clmpt.sparql.matching import GraphMatcher
+from clmpt.sparql.naming import NameResolver
+from clmpt.sparql.solutions import (
+    UNBOUND,
+    Solutions,
+    compatible,
+    concatenated,
+    distinct,
+    group_numbers,
+    join,
+    merged,
+    shares_value,
+)
+from clmpt.sparql.substitution import mentioned, substituted
+from clmpt.sparql.values import FALSE, TRUE, sort_key
+
+Needed = frozenset[Variable] | None
+
+
+@dataclass(frozen=True)
+class Evaluator:
+    """`index` is the active graph; `graphs` are the ids of those that GRAPH can name.
+
+    Where `needed` is given, only these variables count, and not how often a solution occurs.
+    """
+
+    dataset: RdfDataset
+    names: NameResolver
+    index: EdgeIndex
+    graphs: tuple[int, ...]
+    surroundings: Surroundings
+    labels: tuple[Service, ...] = field(default=())
+
+    def solutions(self, pattern: Pattern, needed: Needed = None) -> Solutions:
+        if isinstance(pattern, Basic):
+            return GraphMatcher(self.dataset, self.names, self.index).basic(pattern.triples, needed)
+        if isinstance(pattern, JoinAll):
+            return self.joined(pattern, needed)
+        if isinstance(pattern, AnyOf):
+            return concatenated([self.solutions(part, needed) for part in pattern.parts])
+        if isinstance(pattern, Optionally):
+            return self.optionally(pattern, needed)
+        if isinstance(pattern, Without):
+            return self.without(pattern)
+        if isinstance(pattern, Where):
+            inner = self.solutions(pattern.inner, _and(needed, mentioned(pattern.condition)))
+            return inner.take(self.holds(pattern.condition, inner))
+        if isinstance(pattern, Bind):
+            inner = self.solutions(pattern.inner, _and(needed, mentioned(pattern.expression)))
+            return inner.extended(pattern.variable, self.column(pattern.expression, inner))
+        if isinstance(pattern, InGraph):
+            return self.in_graph(pattern, needed)
+        if isinstance(pattern, Values):
+            return self.values(pattern)
+        if isinstance(pattern, Service):
+            return self.service(pattern)
+        return self.select(pattern.select)
+
+    # --- patterns ---------------------------------------------------------------------------------
+
+    def joined(self, pattern: JoinAll, needed: Needed) -> Solutions:
+        parts = pattern.parts
+        if needed is not None:
+            scopes = [frozenset(in_scope(part)) for part in parts]
+            shared = {v for v in frozenset().union(*scopes) if sum(v in s for s in scopes) > 1}
+            needed = needed | shared
+        found = Solutions.single()
+        for part in parts:
+            found = join(found, self.solutions(part, needed))
+            if not found.rows:
+                return Solutions.none(in_scope(pattern))
+        return found
+
+    def optionally(self, pattern: Optionally, needed: Needed) -> Solutions:
+        if needed is not None:
+            common = frozenset(in_scope(pattern.left)) & frozenset(in_scope(pattern.right))
+            needed = needed | common
+            if pattern.condition is not None:
+                needed |= mentioned(pattern.condition)
+        left, right = self.solutions(pattern.left, needed), self.solutions(pattern.right, needed)
+        found, matched = [], np.zeros(left.rows, np.bool_)
+        for at_left, at_right in compatible(left, right):
+            both = merged(left, right, at_left, at_right)
+            if pattern.condition is not None:
+                kept = self.holds(pattern.condition, both)
+                both, at_left = both.take(kept), at_left[kept]
+            matched[at_left] = True
+            found.append(both)
+        names = {**left.columns, **right.columns}
+        return concatenated([Solutions.none(names), *found, left.take(~matched)])
+
+    def without(self, pattern: Without) -> Solutions:
+        left = self.solutions(pattern.left)
+        right = self.solutions(pattern.right, frozenset(left.columns))
+        removed = np.zeros(left.rows, np.bool_)
+        for at_left, at_right in compatible(left, right):
+            shares = shares_value(left, right, at_left, at_right)
+            removed[at_left[shares]] = True
+        return left.take(~removed)
+
+    def in_graph(self, pattern: InGraph, needed: Needed) -> Solutions:
+        if not isinstance(pattern.graph, Variable):
+            number = self.names.term(pattern.graph)
+            if number not in self.graphs:
+                return Solutions.none(in_scope(pattern))
+            return replace(self, index=self.dataset.named(number)).solutions(pattern.inner, needed)
+        found = [Solutions.none(in_scope(pattern))]
+        for number in self.graphs:
+            here = replace(self, index=self.dataset.named(number))
+            inner = here.solutions(pattern.inner, _and(needed, frozenset({pattern.graph})))
+            name = Solutions({pattern.graph: np.full(1, number, np.int64)}, 1)
+            found.append(join(inner, name))
+        return concatenated(found)
+
+    def values(self, pattern: Values) -> Solutions:
+        ids = [
+            [UNBOUND if term is None else self.id_of(term) for term in row] for row in pattern.rows
+        ]
+        rows_NC = np.array(ids, np.int64).reshape(len(ids), len(pattern.variables))
+        columns = {v: rows_NC[:, at] for at, v in enumerate(pattern.variables)}
+        return Solutions(columns, len(ids))
+
+    def id_of(self, term: Iri | Literal) -> int:
+        found = self.names.term(term)
+        return found if found >= 0 else self.dataset.terms.id_of(term)
+
+    def service(self, pattern: Service) -> Solutions:
+        if pattern.endpoint == LABEL_SERVICE or pattern.silent:
+            return Solutions.single()  # labels are added to the finished solutions
+        raise UnsupportedQuery(
+            "SERVICE asks another server, which is not done here",
+            "Import its data first (clmpt import http://…/sparql), or leave it out",
+            pattern.position,
+        )
+
+    # --- conditions -------------------------------------------------------------------------------
+
+    def column(self, expression: Expression, solutions: Solutions) -> Ints:
+        expression, solutions = self.tested(expression, solutions)
+        return column_of(expression, solutions, self.surroundings)
+
+    def holds(self, expression: Expression, solutions: Solutions) -> Bools:
+        if isinstance(expression, ExistsTest):
+            return self.exists(expression.pattern, solutions) != expression.negated
+        if isinstance(expression, Call) and expression.name == "&&":
+            kept = np.ones(solutions.rows, np.bool_)
+            for part in expression.arguments:  # each condition sees only what passed those before
+                kept[kept] = self.holds(part, solutions.take(kept))
+            return kept
+        return holds(*self.tested(expression, solutions), self.surroundings)
+
+    def tested(self, expression: Expression, solutions: Solutions) -> tuple[Expression, Solutions]:
+        """The expression with a variable for each EXISTS, and the columns of these."""
+        if isinstance(expression, ExistsTest):
+            variable = Variable(f".exists{len(solutions.columns)}")
+            found = self.exists(expression.pattern, solutions) != expression.negated
+            true, false = (self.dataset.terms.id_of(term) for term in (TRUE, FALSE))
+            return variable, solutions.extended(variable, np.where(found, true, false))
+        if isinstance(expression, Call):
+            arguments = []
+            for argument in expression.arguments:
+                argument, solutions = self.tested(argument, solutions)
+                arguments.append(argument)
+            return replace(expression, arguments=tuple(arguments)), solutions
+        return expression, solutions
+
+    def exists(self, pattern: Pattern, solutions: Solutions) -> Bools:
+        """For which rows a pattern has a solution, once their values are put into it."""
+        outer = [v for v in solutions.columns if v in mentioned(pattern)]
+        group_N, first_G = group_numbers(solutions.matrix(outer))
+        rows = solutions.keep(outer).take(first_G)
+        condition = None
+        if isinstance(pattern, Where):
+            pattern, condition = pattern.inner, pattern.condition
+        if _is_plain(pattern):
+            found_G = self._semijoin(pattern, condition, rows)
+        else:
+            whole = pattern if condition is None else Where(pattern, condition)
+            found_G = np.array(
+                [self._exists_in(whole, rows, at) for at in range(rows.rows)], np.bool_
+            )
+        return found_G[group_N]
+
+    def _semijoin(self, pattern: Pattern, condition: Expression | None, rows: Solutions) -> Bools:
+        needed = frozenset(rows.columns)
+        if condition is not None:
+            needed |= mentioned(condition)
+        inner = self.solutions(pattern, needed)
+        found = np.zeros(rows.rows, np.bool_)
+        for at_left, at_right in compatible(rows, inner):
+            if condition is not None:
+                kept = self.holds(condition, merged(rows, inner, at_left, at_right))
+                at_left = at_left[kept]
+            found[at_left] = True
+        return found
+
+    def _exists_in(self, pattern: Pattern, rows: Solutions, at: int) -> bool:
+        terms = {
+            variable: self.dataset.terms.term(int(column[at]))
+            for variable, column in rows.columns.items()
+            if column[at] != UNBOUND
+        }
+        return self.solutions(substituted(pattern, terms), frozenset()).rows > 0
+
+    # --- SELECT -----------------------------------------------------------------------------------
+
+    def select(self, select: Select) -> Solutions:
+        """The result of a SELECT: its columns, in order."""
+        needed: Needed = None
+        if select.distinct and not select.grouped:
+            needed = frozenset(select.names).union(
+                *(mentioned(one.expression) for one in select.columns or () if one.expression),
+                *(mentioned(key.expression) for key in select.order),
+            )
+        found = with_labels(self.dataset, select, self.solutions(select.where, needed))
+        if select.grouped:
+            made = grouped(select, found, self.surroundings, self.column)
+            select, found = made.select, made.solutions
+        for condition in select.having:
+            found = found.take(self.holds(condition, found))
+        for column in select.columns or ():
+            if column.expression is not None:
+                found = found.extended(column.variable, self.column(column.expression, found))
+        found = self.ordered(select, found).keep(select.names)
+        if select.distinct:
+            found = distinct(found)
+        stop = None if select.limit is None else select.offset + select.limit
+        return found.take(slice(select.offset, stop))
+
+    def ordered(self, select: Select, solutions: Solutions) -> Solutions:
+        ranks = []
+        for key in select.order:
+            value_N = self.column(key.expression, solutions)
+            known, place_N = np.unique(value_N, return_inverse=True)
+            terms = [None if one < 0 else self.dataset.terms.term(one) for one in known.tolist()]
+            order = sorted(range(len(terms)), key=lambda at: sort_key(terms[at]))
+            rank = np.empty(len(terms), np.int64)
+            rank[order] = np.arange(len(terms))
+            ranks.append(-rank[place_N] if key.descending else rank[place_N])
+        return solutions.take(np.lexsort(ranks[::-1])) if ranks else solutions
+
+
+def _and(needed: Needed, further: Collection[Variable]) -> Needed:
+    return None if needed is None else needed | frozenset(further)
+
+
+def _is_plain(pattern: Pattern) -> bool:
+    """Whether putting values into a pattern is the same as joining them with its solutions."""
+    if isinstance(pattern, Basic):
+        return True
+    if isinstance(pattern, JoinAll | AnyOf):
+        return all(map(_is_plain, pattern.parts))
+    if isinstance(pattern, InGraph):
+        return _is_plain(pattern.inner)
+    if isinstance(pattern, Where):
+        own = frozenset(in_scope(pattern.inner))
+        simple = not any(isinstance(one, ExistsTest) for one in _parts(pattern.condition))
+        return (
+            simple
+            and isinstance(pattern.inner, Basic)
+            and own.issuperset(expression_variables(pattern.condition))
+        )
+    return False
+
+
+def _parts(expression: Expression) -> list[Expression]:
+    if not isinstance(expression, Call):
+        return [expression]
+    return reduce(lambda found, one: found + _parts(one), expression.arguments, [expression])  # type: ignore[arg-type,return-value]

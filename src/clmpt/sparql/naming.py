@@ -1,0 +1,69 @@
+"""What the names in a query stand for in a dataset. Unknown ones match nothing, and are noted."""
+
+from __future__ import annotations
+
+from clmpt.errors import QueryError, UnknownName
+from clmpt.graph.rdf_dataset import NO_TERM, RdfDataset
+from clmpt.graph.readers import local_name
+from clmpt.logic.formula import Name
+from clmpt.logic.iris import BASE, symbol_of
+from clmpt.logic.rdf_terms import Iri, RdfTerm
+
+
+class NameResolver:
+    """Terms and predicates to ids. IRIs below `urn:clmpt:` also stand for labels, as formulas do."""
+
+    def __init__(self, dataset: RdfDataset) -> None:
+        self.dataset = dataset
+        self.notes: dict[str, None] = {}  # in order, each once
+
+    def term(self, term: RdfTerm) -> int:
+        """The id of a stored term, or -1."""
+        found = self.dataset.terms.find(term)
+        if found >= 0 or not isinstance(term, Iri):
+            return found
+        vocabulary = self.dataset.graph.entities
+        symbol = symbol_of(term.text)
+        if not isinstance(symbol, Name):
+            return found
+        try:
+            if term.text.startswith(BASE):
+                return vocabulary.resolve(Name(symbol.text, term.position))
+        except UnknownName as error:
+            self.note(error)
+        else:
+            near = vocabulary.suggestions(symbol.text)
+            self.note(UnknownName("entity", term.text, near, term.position))
+        return NO_TERM
+
+    def predicate(self, iri: Iri) -> int:
+        found = self.dataset.predicate(iri)
+        if found >= 0:
+            return found
+        vocabulary = self.dataset.graph.relations
+        symbol = symbol_of(iri.text)
+        if not isinstance(symbol, Name):
+            return symbol.number if iri.text.startswith(BASE) and _fits(symbol, vocabulary) else -1
+        if iri.text.startswith(BASE):
+            try:
+                return vocabulary.resolve(Name(symbol.text, iri.position))
+            except UnknownName as error:
+                ends = [
+                    number
+                    for number, name in enumerate(self.dataset.predicate_names)
+                    if local_name(name) == symbol.text
+                ]
+                if len(ends) == 1:
+                    return ends[0]
+                self.note(error)
+                return NO_TERM
+        near = vocabulary.suggestions(symbol.text)
+        self.note(UnknownName("relation", iri.text, near, iri.position))
+        return NO_TERM
+
+    def note(self, error: QueryError) -> None:
+        self.notes[str(error)] = None
+
+
+def _fits(symbol: object, vocabulary: object) -> bool:
+    return getattr(symbol, "number", -1) < len(vocabulary)  # type: ignore[arg-type]
