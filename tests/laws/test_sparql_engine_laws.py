@@ -121,9 +121,8 @@ def inline(rows: list[tuple[str, str]]) -> str:
 
 @st.composite
 def groups(draw: st.DrawFn, depth: int = 2, filters: bool = True) -> str:
-    parts = [draw(triples)]
-    for _ in range(draw(st.integers(0, 2))):
-        parts.append(draw(elements(depth - 1)) if depth else draw(triples))
+    further = elements(depth - 1) if depth else triples
+    parts = [draw(triples), *draw(st.lists(further, max_size=2))]
     if filters and draw(st.booleans()):
         parts.append(f"FILTER({draw(conditions)})")
     return " . ".join(parts)

@@ -10,8 +10,8 @@ import numpy.typing as npt
 
 from clmpt.errors import DataError
 from clmpt.graph.edges import build_index
-from clmpt.graph.knowledge_graph import Aliases, KnowledgeGraph, Vocabulary
-from clmpt.graph.names import NameTable
+from clmpt.graph.knowledge_graph import KnowledgeGraph, Vocabulary
+from clmpt.graph.names import Aliases, NameTable
 
 
 def no_label(_name: str) -> str:

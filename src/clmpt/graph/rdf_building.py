@@ -135,12 +135,13 @@ class RdfBuild:
         rows_S5 = self.collector.rows_S5
         used = np.unique(rows_S5[:, 2])
         further = used[self.relation_T[used] < 0]
+        predicate_T = self.relation_T.copy()
+        predicate_T[further] = relations + np.arange(len(further))
         own = [iri_of(Name(name)) for name in graph.relations.names]
         for term in np.flatnonzero(self.relation_T >= 0).tolist():
             own[self.relation_T[term]] = self.texts[term]
-        predicate_T = self.relation_T.copy()
-        predicate_T[further] = relations + np.arange(len(further))
-        sizes = entities + len(rest), relations + len(further)
+        others = [iri for iri in own if iri not in self.collector.ids]  # of files that are not RDF
+        sizes = entities + len(rest) + len(others), relations + len(further)
         bit_C = np.array([1 << graph.splits.index(name) for name in self.collector.splits])
         mapped = np.empty((len(rows_S5), 5), np.int32)
         mapped[:, 0] = np.where(rows_S5[:, 0] < 0, -1, term_T[rows_S5[:, 0]])
@@ -154,7 +155,12 @@ class RdfBuild:
         ]
         return RdfStatements(
             kinds_E,
-            NameTable.of(_nt(self.texts[term], int(self.kinds_T[term])) for term in rest.tolist()),
+            NameTable.of(
+                [
+                    *(_nt(self.texts[term], int(self.kinds_T[term])) for term in rest.tolist()),
+                    *(f"<{iri}>" for iri in others),
+                ]
+            ),
             NameTable.of([*own, *(self.texts[term] for term in further.tolist())]),
             build_index(*sizes, parts),
             _distinct_named(mapped[mapped[:, 0] >= 0]),

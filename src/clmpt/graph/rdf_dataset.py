@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from functools import cached_property
 
 import numpy as np
+import numpy.typing as npt
 
 from clmpt.graph.edges import EdgeIndex, Ints, build_index
 from clmpt.graph.knowledge_graph import KnowledgeGraph
@@ -21,48 +22,23 @@ from clmpt.logic.rdf_terms import Blank, Iri, Literal, RdfTerm, read_term, term_
 NO_TERM = -1
 
 
-class TermIds:
-    """Terms by id, and ids by term. Terms that are not stored get ids after those that are."""
+class StoredTerms:
+    """The terms of a graph by id, and ids by term."""
 
     def __init__(self, graph: KnowledgeGraph) -> None:
         self.graph, self.entities = graph, len(graph.entities)
         self.further = graph.rdf.terms if graph.rdf else _relation_terms(graph)
-        self.stored = self.entities + len(self.further)
-        self.made: list[RdfTerm] = []
-        self.by_id: dict[int, RdfTerm] = {}
-        self.by_term: dict[RdfTerm, int] = {}
 
-    def term(self, number: int) -> RdfTerm:
-        found = self.by_id.get(number)
-        if found is None:
-            found = self.by_id[number] = self._read(number)
-        return found
+    def __len__(self) -> int:
+        return self.entities + len(self.further)
 
-    def _read(self, number: int) -> RdfTerm:
-        if number >= self.stored:
-            return self.made[number - self.stored]
+    def __getitem__(self, number: int) -> RdfTerm:
         if number >= self.entities:
             return read_term(self.further[number - self.entities])
         return entity_term(self.graph, number)
 
     def find(self, term: RdfTerm) -> int:
         """The id of a term, or -1 if it has none."""
-        found = self.by_term.get(term)
-        if found is None:
-            found = self._find_stored(term)
-            if found >= 0:
-                self.by_term[term] = found
-        return found
-
-    def id_of(self, term: RdfTerm) -> int:
-        """The id of a term; a new one gets the next id."""
-        found = self.find(term)
-        if found < 0:
-            found = self.by_term[term] = self.stored + len(self.made)
-            self.made.append(term)
-        return found
-
-    def _find_stored(self, term: RdfTerm) -> int:
         symbol = symbol_of(term.text) if isinstance(term, Iri) else None
         if isinstance(symbol, Id):
             return symbol.number if symbol.number < self.entities else NO_TERM
@@ -73,6 +49,39 @@ class TermIds:
                     return number
         found = self.further.find(term_text(term))
         return self.entities + found[0] if found else NO_TERM
+
+
+class TermIds:
+    """Terms by id, and ids by term, for one query. New terms get ids after those stored."""
+
+    def __init__(self, stored: StoredTerms) -> None:
+        self.terms, self.stored = stored, len(stored)
+        self.made: list[RdfTerm] = []
+        self.by_id: dict[int, RdfTerm] = {}
+        self.by_term: dict[RdfTerm, int] = {}
+
+    def term(self, number: int) -> RdfTerm:
+        if number >= self.stored:
+            return self.made[number - self.stored]
+        found = self.by_id.get(number)
+        if found is None:
+            found = self.by_id[number] = self.terms[number]
+        return found
+
+    def find(self, term: RdfTerm) -> int:
+        """The id of a term, or -1 if it has none."""
+        found = self.by_term.get(term)
+        if found is None:
+            found = self.by_term[term] = self.terms.find(term)
+        return found
+
+    def id_of(self, term: RdfTerm) -> int:
+        """The id of a term; a new one gets the next id."""
+        found = self.find(term)
+        if found < 0:
+            found = self.by_term[term] = self.stored + len(self.made)
+            self.made.append(term)
+        return found
 
 
 def entity_term(graph: KnowledgeGraph, number: int) -> RdfTerm:
@@ -111,9 +120,17 @@ class RdfDataset:
     """The graphs that a query sees. `union` puts all named graphs into the default graph."""
 
     def __init__(self, graph: KnowledgeGraph, union: bool = False) -> None:
-        self.graph, self.terms, self.union = graph, TermIds(graph), union
+        self.graph, self.terms, self.union = graph, StoredTerms(graph), union
         self.bits = sum(1 << graph.splits.index(name) for name in graph.observed)
         self._named: dict[int, EdgeIndex] = {}
+
+    @classmethod
+    def of(cls, graph: KnowledgeGraph, union: bool = False) -> RdfDataset:
+        """The dataset of a graph, made once."""
+        kept: dict[bool, RdfDataset] = vars(graph).setdefault("_datasets", {})
+        if union not in kept:
+            kept[union] = cls(graph, union)
+        return kept[union]
 
     @cached_property
     def predicate_names(self) -> list[str]:
@@ -125,7 +142,7 @@ class RdfDataset:
     @cached_property
     def predicate_terms_P(self) -> Ints:
         """The term id of each predicate."""
-        return np.array([self.terms.id_of(Iri(text)) for text in self.predicate_names], np.int64)
+        return np.array([self.terms.find(Iri(text)) for text in self.predicate_names], np.int64)
 
     @cached_property
     def predicate_ids(self) -> dict[str, int]:
@@ -145,12 +162,13 @@ class RdfDataset:
             return self._merged([index.forward_triples(), self._rows(slice(None))])
         return index
 
-    def _rows(self, which: slice) -> np.ndarray[tuple[int, int], np.dtype[np.int32]]:
+    def _rows(self, which: slice) -> npt.NDArray[np.int32]:
         assert self.graph.rdf is not None
-        rows = self.graph.rdf.named_M5[which]
-        return rows[(rows[:, 4] & self.bits) != 0][:, 1:4]
+        rows: npt.NDArray[np.int32] = self.graph.rdf.named_M5[which]
+        found: npt.NDArray[np.int32] = rows[(rows[:, 4] & self.bits) != 0][:, 1:4]
+        return found
 
-    def _merged(self, parts: list[np.ndarray[tuple[int, int], np.dtype[np.int32]]]) -> EdgeIndex:
+    def _merged(self, parts: list[npt.NDArray[np.int32]]) -> EdgeIndex:
         index = self.graph.rdf.index if self.graph.rdf else self.graph.index
         return build_index(index.entities, index.relations, [np.concatenate(parts)])
 

@@ -166,12 +166,12 @@ def expanded_iri(text: str) -> str:
     return text.strip("<>")
 
 
-def _without_mark(raw: IO[bytes]) -> IO[bytes]:
+def _without_mark(raw: Any) -> IO[bytes]:
     """The stream without a byte order mark."""
-    buffered = raw if isinstance(raw, io.BufferedReader) else io.BufferedReader(raw)  # type: ignore[type-var]
+    buffered: Any = raw if isinstance(raw, io.BufferedReader) else io.BufferedReader(raw)
     if buffered.peek(3).startswith(b"\xef\xbb\xbf"):
         buffered.read(3)
-    return buffered
+    return buffered  # type: ignore[no-any-return]
 
 
 class GuardedXml(io.RawIOBase):

@@ -80,8 +80,8 @@ def _rdf(graph: KnowledgeGraph, file: IO[bytes], suffix: str) -> int:
         return writer.written
     import pyoxigraph as ox
 
-    lines = (line for block in writer.lines() for line in block)
-    quads = (quad for line in lines for quad in ox.parse(line, format=ox.RdfFormat.N_QUADS))
+    each = (line for block in writer.lines() for line in block)
+    quads = (quad for line in each for quad in ox.parse(line, format=ox.RdfFormat.N_QUADS))
     prefixes = {name: iri for name, iri in PREFIXES.items() if name in ("rdf", "rdfs", "xsd")}
     ox.serialize(quads, file, format=getattr(ox.RdfFormat, RDF_FORMATS[suffix]), prefixes=prefixes)
     return writer.written
@@ -92,8 +92,7 @@ class _RdfWriter:
 
     def __init__(self, graph: KnowledgeGraph) -> None:
         self.graph, self.dataset, self.written = graph, RdfDataset(graph), 0
-        terms = self.dataset.terms
-        self.terms = [term_text(terms.term(number)) for number in range(terms.stored)]
+        self.terms = [term_text(self.dataset.terms[at]) for at in range(len(self.dataset.terms))]
         self.predicates = [f"<{iri}>" for iri in self.dataset.predicate_names]
 
     def lines(self) -> Iterator[list[str]]:

@@ -264,6 +264,7 @@ class SparqlQuery:
     default_graphs: tuple[Iri, ...] = ()
     named_graphs: tuple[Iri, ...] = ()
     has_dataset: bool = False
+    base: str = ""  # of relative IRIs
     position: Position | None = field(default=None, compare=False, repr=False)
 
 

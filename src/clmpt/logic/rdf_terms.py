@@ -49,8 +49,8 @@ _LITERAL = re.compile(
 def term_text(term: RdfTerm) -> str:
     r"""A term in N-Triples notation.
 
-    >>> print(term_text(Iri("http://a")), term_text(Literal("a\nb")), term_text(Literal("x", LANG_STRING, "en")))
-    <http://a> "a\nb" "x"@en
+    >>> print(term_text(Iri("http://a")), term_text(Literal("a\nb")))
+    <http://a> "a\nb"
     """
     if isinstance(term, Iri):
         return f"<{term.text}>"

@@ -268,7 +268,7 @@ class Translator:
         return disjunction(formulas)
 
     def basic(self, triples: Iterable[TriplePattern]) -> _Alternative:
-        """Steps of paths and blank nodes are existential; a blank node may be in several triples."""
+        """Steps of paths and blank nodes are existential variables."""
         found = _Alternative(None)
         for triple in triples:
             head, tail = self.term(triple.subject), self.term(triple.object)

@@ -126,7 +126,8 @@ class ExpressionParser(SparqlTokens, ABC):
     def unary(self) -> Expression:
         token = self.next
         if token.is_mark("!"):
-            self.take(), self.deeper()
+            self.take()
+            self.deeper()
             found: Expression = Call("!", (self.unary(),), self.place(token))
             self.depth -= 1
             return found

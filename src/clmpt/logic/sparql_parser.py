@@ -6,6 +6,8 @@ to load and quadratic time for long lists, and knows no positions.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from clmpt.errors import QuerySyntaxError, QueryTooLarge
 from clmpt.logic.algebra import (
     Aggregate,
@@ -21,7 +23,6 @@ from clmpt.logic.algebra import (
     TriplePattern,
     expression_variables,
     in_scope,
-    sub_expressions,
 )
 from clmpt.logic.formula import Variable
 from clmpt.logic.rdf_terms import Iri
@@ -65,7 +66,7 @@ class _QueryParser(PatternParser):
         }[form.text.upper()](form)
         if self.next.kind != "end":
             self.fail("the end")
-        return found
+        return replace(found, base=self.base)
 
     def prologue(self) -> None:
         while token := self.word("BASE", "PREFIX"):
@@ -75,7 +76,7 @@ class _QueryParser(PatternParser):
                 self.base = self.need_iri().text
                 continue
             name = self.next
-            if name.kind != "prefixed" or not name.text.endswith(":"):
+            if name.kind != "prefixed" or name.text.find(":") != len(name.text) - 1:
                 self.fail("a prefix such as ex:")
             self.take()
             if self.next.kind != "iri":
@@ -100,7 +101,14 @@ class _QueryParser(PatternParser):
     def ask_query(self, form: Token) -> SparqlQuery:
         default, named, has_dataset = self.dataset()
         select = self.rest(None, False, False, form)
-        return SparqlQuery("ASK", select, (), None, default, named, has_dataset, self.place(form))
+        return SparqlQuery(
+            "ASK",
+            select,
+            default_graphs=default,
+            named_graphs=named,
+            has_dataset=has_dataset,
+            position=self.place(form),
+        )
 
     def construct_query(self, form: Token) -> SparqlQuery:
         template: list[TriplePattern] = []
@@ -122,7 +130,7 @@ class _QueryParser(PatternParser):
             default,
             named,
             has_dataset,
-            self.place(form),
+            position=self.place(form),
         )
 
     def template(self, blank_again: bool = True) -> list[TriplePattern]:
@@ -154,7 +162,7 @@ class _QueryParser(PatternParser):
             default,
             named,
             has_dataset,
-            self.place(form),
+            position=self.place(form),
         )
 
     def dataset(self) -> tuple[tuple[Iri, ...], tuple[Iri, ...], bool]:
@@ -187,7 +195,10 @@ class _QueryParser(PatternParser):
             elif self.next.is_word(*AGGREGATES):  # as Virtuoso allows: SELECT COUNT(?x)
                 token = self.take()
                 made = Variable(f"callret_{len(found)}")
-                found.append(Selected(made, self.aggregate(token.text.upper(), token)))
+                aggregate = self.aggregate(token.text.upper(), token)
+                if aggregate.argument is None:
+                    self.wrong("COUNT(*) has no name", "Write (COUNT(*) AS ?n)", token)
+                found.append(Selected(made, aggregate))
             else:
                 break
         self.aggregates = False
@@ -328,10 +339,9 @@ class _QueryParser(PatternParser):
     def check_groups(self, select: Select, columns: tuple[Selected, ...], form: Token) -> None:
         """Outside aggregates, a grouped query can only use what it groups by."""
         known = {key.variable for key in select.keys}
-        keys = {key.expression for key in select.keys}
         for column in columns:
             expression = column.expression or column.variable
-            for variable in _loose(expression, keys):
+            for variable in _loose(expression):
                 if variable not in known:
                     self.wrong(
                         f"?{variable.name} is neither grouped by nor aggregated",
@@ -342,13 +352,10 @@ class _QueryParser(PatternParser):
                 known.add(column.variable)
 
 
-def _loose(expression: Expression, keys: set[Expression | None]) -> list[Variable]:
-    """The variables of an expression that are not inside an aggregate or a key."""
-    if expression in keys or isinstance(expression, Aggregate):
+def _loose(expression: Expression) -> list[Variable]:
+    """The variables of an expression that are not inside an aggregate."""
+    if isinstance(expression, Aggregate):
         return []
     if isinstance(expression, Call):
-        return [v for argument in expression.arguments for v in _loose(argument, keys)]
+        return [variable for argument in expression.arguments for variable in _loose(argument)]
     return expression_variables(expression) if isinstance(expression, Variable) else []
-
-
-__all__ = ["read_sparql", "sub_expressions"]

@@ -78,8 +78,8 @@ def answer_sparql(
     base = base or (graph.rdf.base if graph.rdf else "")
     if isinstance(query, str):
         query = read_sparql(query, base)
-    dataset = RdfDataset(graph, union)
-    evaluator = _evaluator(query, dataset, base)
+    dataset = RdfDataset.of(graph, union)
+    evaluator = _evaluator(query, dataset, query.base or base)
     try:
         return _Run(query, dataset, evaluator).result()
     except RecursionError:
@@ -93,7 +93,7 @@ def _evaluator(query: SparqlQuery, dataset: RdfDataset, base: str) -> Evaluator:
         index = dataset.merged([names.term(iri) for iri in query.default_graphs])
         named = [names.term(iri) for iri in query.named_graphs]
         graphs = tuple(dict.fromkeys(number for number in named if number in graphs))
-    return Evaluator(dataset, names, index, graphs, Surroundings(dataset.terms, base))
+    return Evaluator(dataset, names, index, graphs, Surroundings(names.terms, base))
 
 
 @dataclass(frozen=True)
@@ -110,7 +110,7 @@ class _Run:
         solutions = self.evaluator.select(query.select)
         if query.form == "SELECT":
             names = tuple(variable.name for variable in query.select.names)
-            return SparqlResult("SELECT", names, solutions, self.dataset.terms, notes=self.notes)
+            return SparqlResult("SELECT", names, solutions, self.evaluator.terms, notes=self.notes)
         made = self.constructed if query.form == "CONSTRUCT" else self.described
         triples = tuple(dict.fromkeys(made(solutions)))
         return SparqlResult(query.form, triples=triples, notes=self.notes)
@@ -149,7 +149,7 @@ class _Run:
                 fresh[term] = self.evaluator.surroundings.blank()
             return fresh[term]
         number = values.get(term, -1)
-        return None if number < 0 else self.dataset.terms.term(number)
+        return None if number < 0 else self.evaluator.terms.term(number)
 
     def described(self, solutions: Solutions) -> Iterator[Triple]:
         """All statements about each resource, and about the blank nodes that they lead to."""
@@ -160,7 +160,7 @@ class _Run:
                 wanted += solutions.column(one).tolist()
             else:
                 wanted.append(self.evaluator.names.term(one))
-        terms, seen = self.dataset.terms, set[int]()
+        terms, seen = self.evaluator.terms, set[int]()
         while wanted := [one for one in dict.fromkeys(wanted) if one >= 0 and one not in seen]:
             seen.update(wanted)
             node = np.array(wanted, np.int64)

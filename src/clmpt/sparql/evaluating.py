@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass, field, replace
-from functools import reduce
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from clmpt.errors import UnsupportedQuery
 from clmpt.graph.edges import Bools, EdgeIndex, Ints
-from clmpt.graph.rdf_dataset import RdfDataset
+from clmpt.graph.rdf_dataset import RdfDataset, TermIds
 from clmpt.logic.algebra import (
     AnyOf,
     Basic,
@@ -66,7 +65,10 @@ class Evaluator:
     index: EdgeIndex
     graphs: tuple[int, ...]
     surroundings: Surroundings
-    labels: tuple[Service, ...] = field(default=())
+
+    @property
+    def terms(self) -> TermIds:
+        return self.names.terms
 
     def solutions(self, pattern: Pattern, needed: Needed = None) -> Solutions:
         if isinstance(pattern, Basic):
@@ -84,6 +86,7 @@ class Evaluator:
             return inner.take(self.holds(pattern.condition, inner))
         if isinstance(pattern, Bind):
             inner = self.solutions(pattern.inner, _and(needed, mentioned(pattern.expression)))
+            self.surroundings.labelled.clear()
             return inner.extended(pattern.variable, self.column(pattern.expression, inner))
         if isinstance(pattern, InGraph):
             return self.in_graph(pattern, needed)
@@ -159,7 +162,7 @@ class Evaluator:
 
     def id_of(self, term: Iri | Literal) -> int:
         found = self.names.term(term)
-        return found if found >= 0 else self.dataset.terms.id_of(term)
+        return found if found >= 0 else self.terms.id_of(term)
 
     def service(self, pattern: Service) -> Solutions:
         if pattern.endpoint == LABEL_SERVICE or pattern.silent:
@@ -178,7 +181,7 @@ class Evaluator:
 
     def holds(self, expression: Expression, solutions: Solutions) -> Bools:
         if isinstance(expression, ExistsTest):
-            return self.exists(expression.pattern, solutions) != expression.negated
+            return self.exists(expression.pattern, solutions) ^ expression.negated
         if isinstance(expression, Call) and expression.name == "&&":
             kept = np.ones(solutions.rows, np.bool_)
             for part in expression.arguments:  # each condition sees only what passed those before
@@ -190,8 +193,8 @@ class Evaluator:
         """The expression with a variable for each EXISTS, and the columns of these."""
         if isinstance(expression, ExistsTest):
             variable = Variable(f".exists{len(solutions.columns)}")
-            found = self.exists(expression.pattern, solutions) != expression.negated
-            true, false = (self.dataset.terms.id_of(term) for term in (TRUE, FALSE))
+            found = self.exists(expression.pattern, solutions) ^ expression.negated
+            true, false = (self.terms.id_of(term) for term in (TRUE, FALSE))
             return variable, solutions.extended(variable, np.where(found, true, false))
         if isinstance(expression, Call):
             arguments = []
@@ -206,16 +209,14 @@ class Evaluator:
         outer = [v for v in solutions.columns if v in mentioned(pattern)]
         group_N, first_G = group_numbers(solutions.matrix(outer))
         rows = solutions.keep(outer).take(first_G)
-        condition = None
+        inner, condition = pattern, None
         if isinstance(pattern, Where):
-            pattern, condition = pattern.inner, pattern.condition
-        if _is_plain(pattern):
-            found_G = self._semijoin(pattern, condition, rows)
+            inner, condition = pattern.inner, pattern.condition
+        if _is_plain(inner):
+            found_G = self._semijoin(inner, condition, rows)
         else:
-            whole = pattern if condition is None else Where(pattern, condition)
-            found_G = np.array(
-                [self._exists_in(whole, rows, at) for at in range(rows.rows)], np.bool_
-            )
+            found = [self._exists_in(pattern, rows, at) for at in range(rows.rows)]
+            found_G = np.array(found, np.bool_)
         return found_G[group_N]
 
     def _semijoin(self, pattern: Pattern, condition: Expression | None, rows: Solutions) -> Bools:
@@ -233,7 +234,7 @@ class Evaluator:
 
     def _exists_in(self, pattern: Pattern, rows: Solutions, at: int) -> bool:
         terms = {
-            variable: self.dataset.terms.term(int(column[at]))
+            variable: self.terms.term(int(column[at]))
             for variable, column in rows.columns.items()
             if column[at] != UNBOUND
         }
@@ -249,12 +250,13 @@ class Evaluator:
                 *(mentioned(one.expression) for one in select.columns or () if one.expression),
                 *(mentioned(key.expression) for key in select.order),
             )
-        found = with_labels(self.dataset, select, self.solutions(select.where, needed))
+        found = with_labels(self.dataset, self.terms, select, self.solutions(select.where, needed))
         if select.grouped:
             made = grouped(select, found, self.surroundings, self.column)
             select, found = made.select, made.solutions
         for condition in select.having:
             found = found.take(self.holds(condition, found))
+        self.surroundings.labelled.clear()  # rows are others than those before
         for column in select.columns or ():
             if column.expression is not None:
                 found = found.extended(column.variable, self.column(column.expression, found))
@@ -269,7 +271,7 @@ class Evaluator:
         for key in select.order:
             value_N = self.column(key.expression, solutions)
             known, place_N = np.unique(value_N, return_inverse=True)
-            terms = [None if one < 0 else self.dataset.terms.term(one) for one in known.tolist()]
+            terms = [None if one < 0 else self.terms.term(one) for one in known.tolist()]
             order = sorted(range(len(terms)), key=lambda at: sort_key(terms[at]))
             rank = np.empty(len(terms), np.int64)
             rank[order] = np.arange(len(terms))
@@ -303,4 +305,4 @@ def _is_plain(pattern: Pattern) -> bool:
 def _parts(expression: Expression) -> list[Expression]:
     if not isinstance(expression, Call):
         return [expression]
-    return reduce(lambda found, one: found + _parts(one), expression.arguments, [expression])  # type: ignore[arg-type,return-value]
+    return [part for argument in expression.arguments for part in _parts(argument)]

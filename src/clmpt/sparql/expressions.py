@@ -45,7 +45,8 @@ class Surroundings:
     base: str = ""
     moment: Literal = field(default_factory=now)
     numbers: count[int] = field(default_factory=lambda: count(1))
-    labelled: dict[str, Blank] = field(default_factory=dict)  # BNODE("x") in the row at hand
+    labelled: dict[tuple[int, str], Blank] = field(default_factory=dict)  # BNODE("x"), by row
+    row: int = 0
 
     def blank(self) -> Blank:
         return Blank(f"new{next(self.numbers)}")
@@ -70,7 +71,7 @@ def column_of(expression: Expression, solutions: Solutions, surroundings: Surrou
     found_G = np.full(len(first_G), UNBOUND, np.int64)
     term = terms.term
     for number, row in enumerate(rows_NC[first_G].tolist()):
-        surroundings.labelled.clear()
+        surroundings.row = number
         try:
             value = compute([None if one < 0 else term(one) for one in row])
         except ExpressionError:
@@ -152,7 +153,7 @@ def _connective(decides: bool) -> Callable[..., Compiled]:
                 try:
                     if effective_truth(part(row)) == decides:
                         return truth(decides)
-                except ExpressionError as error:
+                except ExpressionError as error:  # noqa: PERF203
                     failed = error
             if failed:
                 raise failed
@@ -187,7 +188,7 @@ def _coalesce(call: Call, places: dict[Variable, int], surroundings: Surrounding
         for part in parts:
             try:
                 return part(row)
-            except ExpressionError:
+            except ExpressionError:  # noqa: PERF203
                 continue
         raise ExpressionError("no value")
 
@@ -203,7 +204,7 @@ def _in(call: Call, places: dict[Variable, int], surroundings: Surroundings) -> 
             try:
                 if equals(left, other(row)):
                     return truth(True)
-            except ExpressionError as error:
+            except ExpressionError as error:  # noqa: PERF203
                 failed = error
         if failed:
             raise failed
@@ -232,7 +233,7 @@ def _bnode(call: Call, places: dict[Variable, int], surroundings: Surroundings) 
 
     def value(row: Row) -> RdfTerm:
         label = plain(inner(row))
-        return surroundings.labelled.setdefault(label, surroundings.blank())
+        return surroundings.labelled.setdefault((surroundings.row, label), surroundings.blank())
 
     return value
 

@@ -248,14 +248,14 @@ def _rounding(name: str) -> Function:
             return literal_of(found)
         exact = Decimal(value) + (Decimal("0.5") if name == "ROUND" else 0)
         whole = exact.to_integral_value(ROUND_CEILING if name == "CEIL" else ROUND_FLOOR)
-        return literal_of(Numeric(type(value)(whole), found.datatype))
+        return literal_of(Numeric(type(value)(whole), found.datatype, found.plain))
 
     return round_
 
 
 def absolute(term: RdfTerm) -> Literal:
     found = number(term)
-    return literal_of(Numeric(abs(found.value), found.datatype))
+    return literal_of(Numeric(abs(found.value), found.datatype, found.plain))
 
 
 # --- dates and times ------------------------------------------------------------------------------
@@ -302,21 +302,20 @@ def _to_number(kind: str) -> Function:
             found = Numeric(int(known), INTEGER)
         elif found is None and isinstance(term, Literal) and term.datatype == STRING:
             found = number_of(Literal(term.text, kind))
-            if found is not None:
-                return Literal(term.text.strip(), kind)
         if found is None:
             raise ExpressionError("not a number")
-        if found.datatype == kind:
-            return literal_of(found)
+        if found.datatype == kind and isinstance(term, Literal) and term.datatype == kind:
+            return term
         try:
             if kind == INTEGER:
                 return literal_of(Numeric(int(found.value), INTEGER))
             if kind == DECIMAL:
                 if isinstance(found.value, float) and not math.isfinite(found.value):
                     raise ExpressionError("no such decimal")
-                exact = repr(found.value) if isinstance(found.value, float) else found.value
-                return literal_of(Numeric(Decimal(exact), DECIMAL))
-            return literal_of(Numeric(float(found.value), kind))
+                value = found.value
+                exact = Decimal(repr(value)) if isinstance(value, float) else Decimal(value)
+                return literal_of(Numeric(exact, DECIMAL))
+            return literal_of(Numeric(float(found.value), kind, plain=False))
         except (ValueError, OverflowError):
             raise ExpressionError("no such number") from None
 

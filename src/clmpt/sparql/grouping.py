@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from decimal import Decimal
 from itertools import pairwise
 
 import numpy as np
@@ -27,7 +28,7 @@ from clmpt.sparql.values import (
 
 @dataclass(frozen=True)
 class Grouped:
-    """A SELECT whose aggregates and keys have become variables, and their columns."""
+    """A SELECT whose aggregates have become variables, and their columns."""
 
     select: Select
     solutions: Solutions
@@ -39,11 +40,9 @@ def grouped(
     surroundings: Surroundings,
     column: Callable[[Expression, Solutions], Ints],
 ) -> Grouped:
-    keys = {}
     for key in select.keys:
         if key.expression is not None:
             solutions = solutions.extended(key.variable, column(key.expression, solutions))
-            keys[key.expression] = key.variable
     variables = [key.variable for key in select.keys]
     group_N, first_G = group_numbers(solutions.matrix(variables))
     count = len(first_G) if variables else 1
@@ -52,9 +51,7 @@ def grouped(
     made: dict[Aggregate, Variable] = {}
 
     def without(expression: Expression) -> Expression:
-        """The expression with variables for its aggregates and keys."""
-        if expression in keys:
-            return keys[expression]
+        """The expression with variables for its aggregates."""
         if isinstance(expression, Aggregate):
             return made.setdefault(expression, Variable(f".aggregate{len(made)}"))
         if isinstance(expression, Call):
@@ -135,7 +132,10 @@ def _sum(values: Values, _: Aggregate) -> RdfTerm:
 def _average(values: Values, _: Aggregate) -> RdfTerm:
     if not values:
         return _integer(0)
-    return literal_of(computed("/", _total(values), Numeric(len(values), INTEGER)))
+    found = computed("/", _total(values), Numeric(len(values), INTEGER))
+    if isinstance(found.value, Decimal) and found.value == found.value.to_integral_value():
+        found = replace(found, value=found.value.quantize(Decimal("1.0")))
+    return literal_of(found)
 
 
 def _least(values: Values, _: Aggregate) -> RdfTerm:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from clmpt.graph.rdf_dataset import RdfDataset
+from clmpt.graph.rdf_dataset import RdfDataset, TermIds
 from clmpt.logic.algebra import (
     AnyOf,
     Basic,
@@ -34,7 +34,9 @@ _ENDINGS = {
 }
 
 
-def with_labels(dataset: RdfDataset, select: Select, solutions: Solutions) -> Solutions:
+def with_labels(
+    dataset: RdfDataset, terms: TermIds, select: Select, solutions: Solutions
+) -> Solutions:
     """The solutions with the label columns that the query mentions, if it asks that service."""
     services = list(_services(select.where))
     if not services:
@@ -57,7 +59,7 @@ def with_labels(dataset: RdfDataset, select: Select, solutions: Solutions) -> So
                 wanted[ends[1]] = (ends[0], triple.predicate.text)
     for variable, (owner, predicate) in wanted.items():
         ids, place_N = np.unique(solutions.column(owner), return_inverse=True)
-        labels = [_label(dataset, number, predicate, languages) for number in ids.tolist()]
+        labels = [_label(dataset, terms, number, predicate, languages) for number in ids.tolist()]
         solutions = solutions.extended(variable, np.array(labels, np.int64)[place_N])
     return solutions
 
@@ -81,31 +83,35 @@ def _mentioned(select: Select) -> Iterator[Variable]:
             yield column.variable
         else:
             yield from expression_variables(column.expression)
-    for key in (*select.keys, *select.order):
-        yield from expression_variables(key.expression or Variable(""))
+    for key in select.keys:
+        yield from expression_variables(key.expression or key.variable)
+    for order in select.order:
+        yield from expression_variables(order.expression)
 
 
-def _label(dataset: RdfDataset, number: int, predicate: str, languages: list[str]) -> int:
+def _label(
+    dataset: RdfDataset, terms: TermIds, number: int, predicate: str, languages: list[str]
+) -> int:
     if number == UNBOUND:
         return UNBOUND
-    found = _literals(dataset, number, predicate)
+    found = _literals(dataset, terms, number, predicate)
     by_language = {literal.language: literal for literal in reversed(found)}
     for language in (*languages, "", "mul"):
         if language in by_language:
-            return dataset.terms.id_of(by_language[language])
-    term = dataset.terms.term(number)
+            return terms.id_of(by_language[language])
+    term = terms.term(number)
     if predicate != _RDFS_LABEL or isinstance(term, Blank):
         return UNBOUND
-    return dataset.terms.id_of(_fallback(dataset, number, term))
+    return terms.id_of(_fallback(dataset, number, term))
 
 
-def _literals(dataset: RdfDataset, number: int, predicate: str) -> list[Literal]:
+def _literals(dataset: RdfDataset, terms: TermIds, number: int, predicate: str) -> list[Literal]:
     index, relation = dataset.default, dataset.predicate(Iri(predicate))
     if relation < 0 or number >= index.entities:
         return []
     start, stop = index.ranges(np.array([number]), np.array([relation]))
-    terms = (dataset.terms.term(int(one)) for one in index.neighbours_X[start[0] : stop[0]])
-    return [term for term in terms if isinstance(term, Literal)]
+    found = (terms.term(int(one)) for one in index.neighbours_X[start[0] : stop[0]])
+    return [term for term in found if isinstance(term, Literal)]
 
 
 def _fallback(dataset: RdfDataset, number: int, term: RdfTerm) -> Literal:

@@ -132,12 +132,12 @@ class GraphMatcher:
         if isinstance(term, Variable):
             known = columns.get(term)
             return np.ones(len(value_N), np.bool_) if known is None else known == value_N
-        return value_N == self._constant(term)
+        return np.equal(value_N, self._constant(term))
 
     def _constant(self, term: RdfTerm) -> int:
         """Also of a term that the graph lacks: a path without steps leads from it to itself."""
         found = self.names.term(term)
-        return found if found >= 0 else self.dataset.terms.id_of(term)
+        return found if found >= 0 else self.names.terms.id_of(term)
 
     def _ids(self, term: PatternTerm, base: Solutions) -> Ints | None:
         """The values of a term in each row; None for a variable that has none yet."""

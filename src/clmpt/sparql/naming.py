@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 from clmpt.errors import QueryError, UnknownName
-from clmpt.graph.rdf_dataset import NO_TERM, RdfDataset
+from clmpt.graph.rdf_dataset import NO_TERM, RdfDataset, TermIds
 from clmpt.graph.readers import local_name
-from clmpt.logic.formula import Name
+from clmpt.logic.formula import Id, Name
 from clmpt.logic.iris import BASE, symbol_of
 from clmpt.logic.rdf_terms import Iri, RdfTerm
 
 
 class NameResolver:
-    """Terms and predicates to ids. IRIs below `urn:clmpt:` also stand for labels, as formulas do."""
+    """Terms and predicates of one query to ids. IRIs below `urn:clmpt:` also stand for labels."""
 
     def __init__(self, dataset: RdfDataset) -> None:
-        self.dataset = dataset
+        self.dataset, self.terms = dataset, TermIds(dataset.terms)
         self.notes: dict[str, None] = {}  # in order, each once
 
     def term(self, term: RdfTerm) -> int:
         """The id of a stored term, or -1."""
-        found = self.dataset.terms.find(term)
+        found = self.terms.find(term)
         if found >= 0 or not isinstance(term, Iri):
             return found
         vocabulary = self.dataset.graph.entities
@@ -42,8 +42,9 @@ class NameResolver:
             return found
         vocabulary = self.dataset.graph.relations
         symbol = symbol_of(iri.text)
-        if not isinstance(symbol, Name):
-            return symbol.number if iri.text.startswith(BASE) and _fits(symbol, vocabulary) else -1
+        if isinstance(symbol, Id):
+            return symbol.number if symbol.number < len(vocabulary) else NO_TERM
+        assert isinstance(symbol, Name)
         if iri.text.startswith(BASE):
             try:
                 return vocabulary.resolve(Name(symbol.text, iri.position))
@@ -63,7 +64,3 @@ class NameResolver:
 
     def note(self, error: QueryError) -> None:
         self.notes[str(error)] = None
-
-
-def _fits(symbol: object, vocabulary: object) -> bool:
-    return getattr(symbol, "number", -1) < len(vocabulary)  # type: ignore[arg-type]

@@ -161,4 +161,4 @@ def _turtle(result: SparqlResult) -> Iterator[str]:
         format=ox.RdfFormat.TURTLE,
         prefixes=prefixes,
     )
-    yield made.decode()
+    yield (made or b"").decode()

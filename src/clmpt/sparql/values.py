@@ -46,10 +46,14 @@ Number: TypeAlias = "int | Decimal | float"
 
 @dataclass(frozen=True)
 class Numeric:
-    """A number and its type: integer, decimal, float or double."""
+    """A number and its type: integer, decimal, float or double.
+
+    `plain` says that it was written without an exponent, as what is computed from it will be.
+    """
 
     value: Number
     datatype: str
+    plain: bool = True
 
 
 @dataclass(frozen=True)
@@ -89,40 +93,33 @@ def number_of(term: RdfTerm) -> Numeric | None:
         special = {"INF": math.inf, "+INF": math.inf, "-INF": -math.inf, "NaN": math.nan}
         if text in special:
             return Numeric(special[text], datatype)
-        plain = re.fullmatch(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?", text)
-        return Numeric(float(text), datatype) if plain else None
+        form = re.fullmatch(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?", text)
+        return Numeric(float(text), datatype, "e" not in text.lower()) if form else None
     return None
 
 
 def literal_of(number: Numeric) -> Literal:
-    """A number as XPath turns it into text.
+    """A number as text.
 
-    >>> [literal_of(Numeric(value, DOUBLE)).text for value in (2.0, 0.5, 1e30)]
-    ['2', '0.5', '1.0E30']
+    >>> [literal_of(Numeric(20.0, DOUBLE, plain)).text for plain in (True, False)]
+    ['20', '2.0E1']
     """
     value = number.value
     if isinstance(value, int):
         return Literal(str(value), number.datatype)
     if isinstance(value, Decimal):
-        return Literal(_decimal_text(value), number.datatype)
-    return Literal(_float_text(value), number.datatype)
+        return Literal(format(value, "f") if value else "0", number.datatype)
+    return Literal(_float_text(value, number.plain), number.datatype)
 
 
-def _decimal_text(value: Decimal) -> str:
-    text = format(value, "f")
-    text = text.rstrip("0").rstrip(".") if "." in text else text
-    return "0" if text in ("-0", "") else text
-
-
-def _float_text(value: float) -> str:
+def _float_text(value: float, plain: bool) -> str:
     if math.isnan(value):
         return "NaN"
     if math.isinf(value):
         return "INF" if value > 0 else "-INF"
-    if value == 0:
-        return "-0" if math.copysign(1, value) < 0 else "0"
-    if 1e-6 <= abs(value) < 1e6:
-        return _decimal_text(Decimal(repr(value)))
+    if plain and (value == 0 or 1e-6 <= abs(value) < 1e6):
+        text = format(Decimal(repr(value)), "f")
+        return text.removesuffix(".0")
     mantissa, _, exponent = f"{Decimal(repr(value)):E}".partition("E")
     mantissa = mantissa.rstrip("0").rstrip(".") if "." in mantissa else mantissa
     return f"{mantissa if '.' in mantissa else mantissa + '.0'}E{int(exponent or 0)}"
@@ -149,22 +146,23 @@ def _as_float(value: Number) -> float:
 def computed(operator: str, left: Numeric, right: Numeric) -> Numeric:
     """+, -, * and / on numbers; a quotient of integers is a decimal."""
     a, b, datatype = promoted(left, right)
+    plain = left.plain and right.plain
     if operator == "/" and datatype == INTEGER:
         a, b, datatype = Decimal(a), Decimal(b), DECIMAL
     try:
         with localcontext() as context:
             context.prec = 40 if operator == "/" else 4 * LONGEST_NUMBER
             if operator == "+":
-                return Numeric(a + b, datatype)
+                return Numeric(a + b, datatype, plain)
             if operator == "-":
-                return Numeric(a - b, datatype)
+                return Numeric(a - b, datatype, plain)
             if operator == "*":
-                return Numeric(a * b, datatype)
+                return Numeric(a * b, datatype, plain)
             if datatype in (FLOAT, DOUBLE) and b == 0:
                 if a == 0 or math.isnan(a):
                     return Numeric(math.nan, datatype)
                 return Numeric(math.copysign(math.inf, a) * math.copysign(1, b), datatype)
-            return Numeric(a / b, datatype)
+            return Numeric(a / b, datatype, plain)
     except (ArithmeticError, ValueError):
         raise ExpressionError("no such number") from None
 
@@ -194,7 +192,8 @@ def moment_of(term: RdfTerm) -> Moment | None:
     clock = parts[-3:] if term.datatype != DATE else ["0", "0", "0"]
     try:
         hour, after = (0, 1) if clock[0] == "24" else (int(clock[0]), 0)
-        value = datetime(*map(int, day), hour, int(clock[1])) + timedelta(days=after)  # type: ignore[arg-type]
+        year, month, number = map(int, day)
+        value = datetime(year, month, number, hour, int(clock[1])) + timedelta(days=after)
         second = Decimal(clock[2])
     except (ValueError, OverflowError, InvalidOperation):
         return None

@@ -6,6 +6,7 @@ import argparse
 import sys
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -48,30 +49,43 @@ def _solve_formula(text: str, graph: KnowledgeGraph, options: argparse.Namespace
     rows = sorted([(label(e), names[e], e) for e in row] for row in found)
     limit = options.limit or query.limit
     shown = rows if limit is None else rows[:limit]
-    if options.json:
-        show_json(
-            {
-                "query": str(query),
-                "splits": list(graph.observed),
-                "count": len(found),
-                "answers": [_as_plain(row, [v.name for v in query.frees]) for row in shown],
-                "seconds": round(seconds, 6),
-            }
-        )
-        return
     variables = [variable.name for variable in query.frees]
-    if options.csv:
-        several = len(variables) > 1
-        headers = [
-            f"{variable} {part}" if several else part
-            for variable in variables
-            for part in ("label", "name", "id")
-        ]
-        show_csv(headers, [[cell for one in row for cell in one] for row in shown])
+    if options.json or options.csv:
+        _show_data(str(query), shown, len(found), variables, seconds, graph, options)
         return
     _show_rows(shown, variables, str(query))
     if sys.stdout.isatty():
         _sum_up(len(found), len(shown), seconds, graph)
+
+
+def _show_data(
+    question: str,
+    rows: list[list[tuple[str, str, int]]],
+    found: int,
+    variables: list[str],
+    seconds: float,
+    graph: KnowledgeGraph,
+    options: argparse.Namespace,
+) -> None:
+    """The rows as JSON or CSV of our own, with ids and labels."""
+    if options.json:
+        show_json(
+            {
+                "query": question,
+                "splits": list(graph.observed),
+                "count": found,
+                "answers": [_as_plain(row, variables) for row in rows],
+                "seconds": round(seconds, 6),
+            }
+        )
+        return
+    several = len(variables) > 1
+    headers = [
+        f"{variable} {part}" if several else part
+        for variable in variables
+        for part in ("label", "name", "id")
+    ]
+    show_csv(headers, [[cell for one in row for cell in one] for row in rows])
 
 
 def _as_plain(row: list[tuple[str, str, int]], variables: list[str]) -> dict[str, Any]:
@@ -92,15 +106,16 @@ def _show_rows(
             ]
             say("\t".join(map(clean, cells)))
         return
-    headers, cells = list[str](), [list[object]() for _ in rows]
+    headers: list[str] = []
+    lines: list[list[object]] = [[] for _ in rows]
     for place, variable in enumerate(variables):
         labelled = any(row[place][0] != row[place][1] for row in rows)
         headers += [variable, "name"] if labelled else [variable]
-        for row, into in zip(rows, cells, strict=True):
-            into += row[place][:2] if labelled else row[place][:1]
+        for row, line in zip(rows, lines, strict=True):
+            line.extend(row[place][:2] if labelled else row[place][:1])
     if len(variables) == 1:
         headers[0] = "answer"
-    show_table(TerminalTable(title, headers, cells))
+    show_table(TerminalTable(title, headers, lines))
 
 
 def _sum_up(found: int, shown: int, seconds: float, graph: KnowledgeGraph) -> None:
@@ -114,28 +129,44 @@ def _sum_up(found: int, shown: int, seconds: float, graph: KnowledgeGraph) -> No
 
 
 def _solve_sparql(text: str, graph: KnowledgeGraph, options: argparse.Namespace) -> None:
+    from clmpt.logic.sparql_parser import read_sparql
     from clmpt.sparql.answering import answer_sparql
     from clmpt.sparql.results import write_result
 
     started = time.perf_counter()
-    result = answer_sparql(text, graph, union=options.union)
+    query = read_sparql(text, graph.rdf.base if graph.rdf else "")
+    limit, select = options.limit, query.select
+    if not options.format and not select.order and not select.offset and query.form == "SELECT":
+        # Any of the solutions will do, so people see the first by alphabet, and how many there are.
+        limit = min((n for n in (limit, select.limit) if n is not None), default=None)
+        query = replace(query, select=replace(select, limit=None))
+    result = answer_sparql(query, graph, union=options.union)
     seconds = time.perf_counter() - started
     for note in result.notes:
         tell(f"Note: {note}")
-    form = options.format or ("json" if options.json else "csv" if options.csv else None)
-    if form is None and result.form in ("CONSTRUCT", "DESCRIBE"):
-        form = "turtle"
-    if form is not None:
-        for piece in write_result(result, form):
+    triples = result.form in ("CONSTRUCT", "DESCRIBE")
+    if options.format or triples:
+        for piece in write_result(result, options.format or "turtle"):
             sys.stdout.write(piece)
         return
     if result.form == "ASK":
-        say("yes" if result.holds else "no")
+        show_json({"answer": result.holds}) if options.json else say("yes" if result else "no")
         return
     rows = _listed(result, graph)
-    if not _has_order(text):
+    if not select.order:
         rows.sort()
-    shown = rows if options.limit is None else rows[: options.limit]
+    shown = rows if limit is None else rows[:limit]
+    if options.json or options.csv:
+        _show_data(
+            " ".join(text.split()),
+            shown,
+            len(rows),
+            list(result.variables),
+            seconds,
+            graph,
+            options,
+        )
+        return
     _show_rows(shown, result.variables, " ".join(text.split()))
     if sys.stdout.isatty():
         _sum_up(len(rows), len(shown), seconds, graph)
@@ -160,12 +191,6 @@ def _listed(result: SparqlResult, graph: KnowledgeGraph) -> list[list[tuple[str,
                 row.append((text, text, number))
         rows.append(row)
     return rows
-
-
-def _has_order(text: str) -> bool:
-    from clmpt.logic.sparql_parser import read_sparql
-
-    return bool(read_sparql(text).select.order)
 
 
 # --- draw, translate ------------------------------------------------------------------------------
