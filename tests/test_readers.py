@@ -163,8 +163,8 @@ def test_labels_can_come_from_a_table(tmp_path: Path) -> None:
         ("x.tsv.gz", gzip.compress(b"a\tr\t" + b"b" * 2_000_000, mtime=0), "line 1 is longer"),
         ("x.nt", b"<a> <b> nonsense", "line 1"),
         ("x.ttl", b"@prefix : <http://e/> . :a :b", "is not Turtle"),
-        ("x.rdf", b"<rdf", "is not Rdf-Xml|cannot be read"),
-        ("x.nt", b'<http://e/a> <http://e/r> "only a literal" .', "--literals"),
+        ("x.rdf", b"<rdf", "is not RDF/XML|cannot be read"),
+        ("x.nt", b"# nothing", "has no triples"),
         ("x.nt.gz", gzip.compress(b"<a> <b> <c> .", mtime=0)[:10] + b"\xff" * 40, "to the end"),
     ],
 )

@@ -189,7 +189,7 @@ BAD_INPUT = (
     (["import", str(FILMS), "--out", "x", "--columns", "1,2"], "three numbers"),
     (["import", str(FILMS), "--out", "x", "--encoding", "klingon"], "no encoding"),
     (["import", str(FILMS), "--out", "/proc/nope/x"], "cannot be written"),
-    (["export", "FILMS", "--out", "x.doc"], ".tsv or .nt"),
+    (["export", "FILMS", "--out", "x.doc"], ".tsv .nt .nq .ttl .trig"),
     (["draw", "4p"], "starts with its free variable"),
     (["sample", "FILMS", "--shapes", "4p", "--out", "x"], "no shape '4p'"),
     (["sample", "FILMS", "--shapes", "2p=many", "--out", "x"], "NAME=COUNT"),

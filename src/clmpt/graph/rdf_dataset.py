@@ -17,7 +17,7 @@ from clmpt.graph.names import NameTable
 from clmpt.graph.rdf_statements import BLANK, IRI, LITERAL, NAME
 from clmpt.logic.formula import Id, Name
 from clmpt.logic.iris import iri_of, symbol_of
-from clmpt.logic.rdf_terms import Blank, Iri, Literal, RdfTerm, read_term, term_text
+from clmpt.logic.rdf_terms import Blank, Iri, Literal, RdfTerm, rdf_text, read_term
 
 NO_TERM = -1
 
@@ -47,7 +47,7 @@ class StoredTerms:
             for number in self.graph.entities.names.find(name):
                 if (int(rdf.kinds_E[number]) if rdf else NAME) == kind:
                     return number
-        found = self.further.find(term_text(term))
+        found = self.further.find(rdf_text(term))
         return self.entities + found[0] if found else NO_TERM
 
 
@@ -98,7 +98,7 @@ def entity_term(graph: KnowledgeGraph, number: int) -> RdfTerm:
 def _names_of(term: RdfTerm) -> list[tuple[str, int]]:
     """The names that an entity may have which is this term, and of which kind they are."""
     if isinstance(term, Literal):
-        return [(term_text(term), LITERAL)]
+        return [(rdf_text(term), LITERAL)]
     if isinstance(term, Blank):
         return [(f"_:{term.label}", BLANK)]
     found = [(term.text, IRI)]

@@ -16,7 +16,7 @@ from clmpt.graph.rdf_dataset import RdfDataset
 from clmpt.graph.rdf_reading import LABEL, LABEL_PROPERTIES
 from clmpt.graph.readers import local_name
 from clmpt.logic.prefixes import PREFIXES
-from clmpt.logic.rdf_terms import Iri, Literal, term_text
+from clmpt.logic.rdf_terms import Iri, Literal, rdf_text
 from clmpt.storage.files import new_file, refuse_existing
 
 _ROWS = 100_000
@@ -92,7 +92,7 @@ class _RdfWriter:
 
     def __init__(self, graph: KnowledgeGraph) -> None:
         self.graph, self.dataset, self.written = graph, RdfDataset(graph), 0
-        self.terms = [term_text(self.dataset.terms[at]) for at in range(len(self.dataset.terms))]
+        self.terms = [rdf_text(self.dataset.terms[at]) for at in range(len(self.dataset.terms))]
         self.predicates = [f"<{iri}>" for iri in self.dataset.predicate_names]
 
     def lines(self) -> Iterator[list[str]]:
@@ -122,7 +122,7 @@ class _RdfWriter:
                 )
                 new = label and label != local_name(name) and text not in labelled
                 if new and text.startswith("<"):
-                    yield f"{text} <{LABEL}> {term_text(Literal(label))} .\n"
+                    yield f"{text} <{LABEL}> {rdf_text(Literal(label))} .\n"
 
     def _labelled(self) -> set[str]:
         found: set[str] = set()

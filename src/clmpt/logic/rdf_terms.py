@@ -46,10 +46,10 @@ _LITERAL = re.compile(
 )
 
 
-def term_text(term: RdfTerm) -> str:
+def rdf_text(term: RdfTerm) -> str:
     r"""A term in N-Triples notation.
 
-    >>> print(term_text(Iri("http://a")), term_text(Literal("a\nb")))
+    >>> print(rdf_text(Iri("http://a")), rdf_text(Literal("a\nb")))
     <http://a> "a\nb"
     """
     if isinstance(term, Iri):
@@ -63,7 +63,7 @@ def term_text(term: RdfTerm) -> str:
 
 
 def read_term(text: str) -> RdfTerm:
-    """The inverse of `term_text`.
+    """The inverse of `rdf_text`.
 
     >>> read_term('"1"^^<http://www.w3.org/2001/XMLSchema#integer>').text
     '1'

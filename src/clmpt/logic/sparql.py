@@ -56,7 +56,7 @@ from clmpt.logic.formula import (
 )
 from clmpt.logic.iris import iri_of, symbol_of
 from clmpt.logic.normal_form import Pattern
-from clmpt.logic.rdf_terms import Iri, term_text
+from clmpt.logic.rdf_terms import Iri, rdf_text
 from clmpt.logic.sparql_parser import read_sparql
 
 # What a part of a query is called in SPARQL, and what to do instead.
@@ -311,7 +311,7 @@ class Translator:
             if term not in self.hidden:
                 self.hidden[term] = Variable(f"_{next(self.numbers)}")
             return self.hidden[term]
-        return self.symbol(term) if isinstance(term, Iri) else Name(term_text(term))
+        return self.symbol(term) if isinstance(term, Iri) else Name(rdf_text(term))
 
     def symbol(self, iri: Iri) -> Symbol:
         symbol = symbol_of(iri.text)

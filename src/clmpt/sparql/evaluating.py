@@ -40,12 +40,12 @@ from clmpt.sparql.solutions import (
     UNBOUND,
     Solutions,
     compatible,
-    concatenated,
-    distinct,
+    distinct_rows,
     group_numbers,
     join,
     merged,
     shares_value,
+    stacked,
 )
 from clmpt.sparql.substitution import mentioned, substituted
 from clmpt.sparql.values import FALSE, TRUE, sort_key
@@ -76,7 +76,7 @@ class Evaluator:
         if isinstance(pattern, JoinAll):
             return self.joined(pattern, needed)
         if isinstance(pattern, AnyOf):
-            return concatenated([self.solutions(part, needed) for part in pattern.parts])
+            return stacked([self.solutions(part, needed) for part in pattern.parts])
         if isinstance(pattern, Optionally):
             return self.optionally(pattern, needed)
         if isinstance(pattern, Without):
@@ -127,7 +127,7 @@ class Evaluator:
             matched[at_left] = True
             found.append(both)
         names = {**left.columns, **right.columns}
-        return concatenated([Solutions.none(names), *found, left.take(~matched)])
+        return stacked([Solutions.none(names), *found, left.take(~matched)])
 
     def without(self, pattern: Without) -> Solutions:
         left = self.solutions(pattern.left)
@@ -150,7 +150,7 @@ class Evaluator:
             inner = here.solutions(pattern.inner, _and(needed, frozenset({pattern.graph})))
             name = Solutions({pattern.graph: np.full(1, number, np.int64)}, 1)
             found.append(join(inner, name))
-        return concatenated(found)
+        return stacked(found)
 
     def values(self, pattern: Values) -> Solutions:
         ids = [
@@ -262,7 +262,7 @@ class Evaluator:
                 found = found.extended(column.variable, self.column(column.expression, found))
         found = self.ordered(select, found).keep(select.names)
         if select.distinct:
-            found = distinct(found)
+            found = distinct_rows(found)
         stop = None if select.limit is None else select.offset + select.limit
         return found.take(slice(select.offset, stop))
 

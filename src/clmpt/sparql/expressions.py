@@ -61,7 +61,7 @@ def column_of(expression: Expression, solutions: Solutions, surroundings: Surrou
         return np.full(solutions.rows, terms.id_of(expression), np.int64)
     variables = expression_variables(expression)
     places = {variable: place for place, variable in enumerate(variables)}
-    compute = compiled(expression, places, surroundings)
+    compute = compiled_expression(expression, places, surroundings)
     rows_NC = solutions.matrix(variables)
     calls = (one.name for one in sub_expressions(expression) if isinstance(one, Call))
     if not CHANGING.isdisjoint(calls):
@@ -96,7 +96,7 @@ def _is_true(number: int, terms: TermIds) -> bool:
         return False
 
 
-def compiled(
+def compiled_expression(
     expression: Expression, places: dict[Variable, int], surroundings: Surroundings
 ) -> Compiled:
     """A function of a row of terms, in which `places` says where each variable is."""
@@ -115,7 +115,7 @@ def compiled(
             "Use SPARQL's own functions and casts",
             expression.position,
         )
-    parts = [compiled(one, places, surroundings) for one in expression.arguments]
+    parts = [compiled_expression(one, places, surroundings) for one in expression.arguments]
     if len(parts) == 1:
         (only,) = parts
         return lambda row: function(only(row))
@@ -138,7 +138,7 @@ def _value_at(place: int) -> Compiled:
 def _all_compiled(
     call: Call, places: dict[Variable, int], surroundings: Surroundings
 ) -> list[Compiled]:
-    return [compiled(one, places, surroundings) for one in call.arguments]
+    return [compiled_expression(one, places, surroundings) for one in call.arguments]
 
 
 def _connective(decides: bool) -> Callable[..., Compiled]:

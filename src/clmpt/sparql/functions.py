@@ -9,26 +9,24 @@ import random
 import re
 import uuid
 from collections.abc import Callable
+from dataclasses import replace
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from functools import lru_cache
 from typing import Any
 from urllib.parse import quote
 
 from clmpt.logic.rdf_terms import LANG_STRING, STRING, Blank, Iri, Literal, RdfTerm
+from clmpt.sparql.casts import CASTS
 from clmpt.sparql.values import (
-    BOOLEAN,
     DATE,
-    DATE_TIME,
     DECIMAL,
     DOUBLE,
     DURATION,
-    FLOAT,
     INTEGER,
     TIME,
     ExpressionError,
     Moment,
     Numeric,
-    boolean_of,
     computed,
     equals,
     less,
@@ -36,20 +34,21 @@ from clmpt.sparql.values import (
     moment_of,
     number_of,
     truth,
+    zone_of,
 )
 
 Function = Callable[..., RdfTerm]
 LONGEST_RESULT = 10_000_000  # characters
 
 
-def number(term: RdfTerm) -> Numeric:
+def number_in(term: RdfTerm) -> Numeric:
     found = number_of(term)
     if found is None:
         raise ExpressionError("not a number")
     return found
 
 
-def text(term: RdfTerm) -> Literal:
+def string_in(term: RdfTerm) -> Literal:
     """A string, with or without a language."""
     if isinstance(term, Literal) and (term.datatype == STRING or term.language):
         return term
@@ -63,7 +62,7 @@ def plain(term: RdfTerm) -> str:
     raise ExpressionError("not a plain string")
 
 
-def moment(term: RdfTerm) -> Moment:
+def moment_in(term: RdfTerm) -> Moment:
     found = moment_of(term)
     if found is None:
         raise ExpressionError("not a date or time")
@@ -77,7 +76,7 @@ def like(model: Literal, value: str) -> Literal:
 
 def _arguments(left: RdfTerm, right: RdfTerm) -> tuple[Literal, Literal]:
     """Two strings that go together: the second has no language, or that of the first."""
-    a, b = text(left), text(right)
+    a, b = string_in(left), string_in(right)
     if b.language and a.language != b.language:
         raise ExpressionError("strings in different languages")
     return a, b
@@ -127,9 +126,9 @@ def strdt(value: RdfTerm, kind: RdfTerm) -> Literal:
 
 
 def substr(value: RdfTerm, start: RdfTerm, length: RdfTerm | None = None) -> Literal:
-    source = text(value)
-    first = _rounded(number(start))
-    last = math.inf if length is None else first + _rounded(number(length))
+    source = string_in(value)
+    first = _rounded(number_in(start))
+    last = math.inf if length is None else first + _rounded(number_in(length))
     if first != first or last != last:
         return like(source, "")
     begin = max(first, 1) - 1
@@ -156,7 +155,7 @@ def strafter(value: RdfTerm, part: RdfTerm) -> Literal:
 
 
 def concat(*parts: RdfTerm) -> Literal:
-    strings = [text(part) for part in parts]
+    strings = [string_in(part) for part in parts]
     joined = "".join(part.text for part in strings)
     if len(joined) > LONGEST_RESULT:
         raise ExpressionError("too long")
@@ -203,12 +202,14 @@ def _without_spaces(pattern: str) -> str:
 
 def regex(value: RdfTerm, pattern: RdfTerm, flags: RdfTerm | None = None) -> Literal:
     chosen = plain(flags) if flags is not None else ""
-    return truth(bool(pattern_of(plain(pattern), chosen).search(text(value).text)))
+    return truth(bool(pattern_of(plain(pattern), chosen).search(string_in(value).text)))
 
 
-def replace(value: RdfTerm, pattern: RdfTerm, by: RdfTerm, flags: RdfTerm | None = None) -> Literal:
+def replaced(
+    value: RdfTerm, pattern: RdfTerm, by: RdfTerm, flags: RdfTerm | None = None
+) -> Literal:
     chosen = plain(flags) if flags is not None else ""
-    source, compiled = text(value), pattern_of(plain(pattern), chosen)
+    source, compiled = string_in(value), pattern_of(plain(pattern), chosen)
     if compiled.search(""):
         raise ExpressionError("the pattern matches the empty string")
     template = plain(by)
@@ -242,19 +243,19 @@ def _hash(name: str) -> Function:
 
 def _rounding(name: str) -> Function:
     def round_(term: RdfTerm) -> Literal:
-        found = number(term)
+        found = number_in(term)
         value: Any = found.value
         if isinstance(value, int) or (isinstance(value, float) and not math.isfinite(value)):
             return literal_of(found)
         exact = Decimal(value) + (Decimal("0.5") if name == "ROUND" else 0)
         whole = exact.to_integral_value(ROUND_CEILING if name == "CEIL" else ROUND_FLOOR)
-        return literal_of(Numeric(type(value)(whole), found.datatype, found.plain))
+        return literal_of(replace(found, value=type(value)(whole)))
 
     return round_
 
 
 def absolute(term: RdfTerm) -> Literal:
-    found = number(term)
+    found = number_in(term)
     return literal_of(Numeric(abs(found.value), found.datatype, found.plain))
 
 
@@ -263,7 +264,7 @@ def absolute(term: RdfTerm) -> Literal:
 
 def _part(name: str) -> Function:
     def part(term: RdfTerm) -> Literal:
-        found = moment(term)
+        found = moment_in(term)
         has_day, has_clock = found.datatype != TIME, found.datatype != DATE
         if name in ("year", "month", "day") and not has_day:
             raise ExpressionError("a time has no day")
@@ -277,7 +278,7 @@ def _part(name: str) -> Function:
 
 
 def timezone(term: RdfTerm) -> Literal:
-    shift = moment(term).shift
+    shift = moment_in(term).shift
     if shift is None:
         raise ExpressionError("no time zone")
     hours, minutes = divmod(abs(shift), 60)
@@ -286,89 +287,15 @@ def timezone(term: RdfTerm) -> Literal:
 
 
 def tz(term: RdfTerm) -> Literal:
-    assert moment(term)
-    match = re.search(r"(Z|[+-][0-9]{2}:[0-9]{2})$", term.text.strip())  # type: ignore[union-attr]
-    return Literal(match[1] if match else "")
-
-
-# --- casts ----------------------------------------------------------------------------------------
-
-
-def _to_number(kind: str) -> Function:
-    def cast(term: RdfTerm) -> Literal:
-        known = boolean_of(term)
-        found = number_of(term)
-        if known is not None:
-            found = Numeric(int(known), INTEGER)
-        elif found is None and isinstance(term, Literal) and term.datatype == STRING:
-            found = number_of(Literal(term.text, kind))
-        if found is None:
-            raise ExpressionError("not a number")
-        if found.datatype == kind and isinstance(term, Literal) and term.datatype == kind:
-            return term
-        try:
-            if kind == INTEGER:
-                return literal_of(Numeric(int(found.value), INTEGER))
-            if kind == DECIMAL:
-                if isinstance(found.value, float) and not math.isfinite(found.value):
-                    raise ExpressionError("no such decimal")
-                value = found.value
-                exact = Decimal(repr(value)) if isinstance(value, float) else Decimal(value)
-                return literal_of(Numeric(exact, DECIMAL))
-            return literal_of(Numeric(float(found.value), kind, plain=False))
-        except (ValueError, OverflowError):
-            raise ExpressionError("no such number") from None
-
-    return cast
-
-
-def to_boolean(term: RdfTerm) -> Literal:
-    found = boolean_of(term)
-    if found is None and isinstance(term, Literal) and term.datatype == STRING:
-        found = boolean_of(Literal(term.text, BOOLEAN))
-    if found is None:
-        value = number(term).value
-        found = value != 0 and value == value
-    return truth(found)
-
-
-def to_string(term: RdfTerm) -> Literal:
-    if isinstance(term, Blank):
-        raise ExpressionError("a blank node has no text")
-    return Literal(term.text)
-
-
-def _to_moment(kind: str) -> Function:
-    def cast(term: RdfTerm) -> Literal:
-        if isinstance(term, Literal):
-            if term.datatype in (STRING, kind) and moment_of(Literal(term.text, kind)):
-                return Literal(term.text.strip(), kind)
-            found = moment_of(term)
-            zone = tz(term).text if found else ""
-            if found and kind == DATE and found.datatype == DATE_TIME:
-                return Literal(f"{found.value:%Y-%m-%d}{zone}", kind)
-            if found and kind == DATE_TIME and found.datatype == DATE:
-                return Literal(f"{found.value:%Y-%m-%d}T00:00:00{zone}", kind)
-            if found and kind == TIME and found.datatype == DATE_TIME:
-                return Literal(term.text.strip().partition("T")[2], kind)
-        raise ExpressionError("not a date or time")
-
-    return cast
-
-
-CASTS: dict[str, Function] = {
-    f"<{STRING}>": to_string,
-    f"<{BOOLEAN}>": to_boolean,
-    **{f"<{kind}>": _to_number(kind) for kind in (INTEGER, DECIMAL, FLOAT, DOUBLE)},
-    **{f"<{kind}>": _to_moment(kind) for kind in (DATE_TIME, DATE, TIME)},
-}
+    assert moment_in(term)
+    return Literal(zone_of(term))
 
 
 # --- operators ------------------------------------------------------------------------------------
 
 
 def _arithmetic(sign: str) -> Function:
-    return lambda left, right: literal_of(computed(sign, number(left), number(right)))
+    return lambda left, right: literal_of(computed(sign, number_in(left), number_in(right)))
 
 
 def _at_most(left: RdfTerm, right: RdfTerm) -> bool:
@@ -387,8 +314,8 @@ FUNCTIONS: dict[str, Function] = {
     ">": lambda a, b: truth(less(b, a)),
     "<=": lambda a, b: truth(_at_most(a, b)),
     ">=": lambda a, b: truth(_at_most(b, a)),
-    "+1": lambda a: literal_of(number(a)),
-    "-1": lambda a: literal_of(computed("-", Numeric(0, INTEGER), number(a))),
+    "+1": lambda a: literal_of(number_in(a)),
+    "-1": lambda a: literal_of(computed("-", Numeric(0, INTEGER), number_in(a))),
     "SAMETERM": lambda a, b: truth(a == b),
     "ISIRI": lambda a: truth(isinstance(a, Iri)),
     "ISURI": lambda a: truth(isinstance(a, Iri)),
@@ -401,19 +328,19 @@ FUNCTIONS: dict[str, Function] = {
     "LANGMATCHES": langmatches,
     "STRLANG": strlang,
     "STRDT": strdt,
-    "STRLEN": lambda a: literal_of(Numeric(len(text(a).text), INTEGER)),
-    "UCASE": lambda a: like(text(a), text(a).text.upper()),
-    "LCASE": lambda a: like(text(a), text(a).text.lower()),
-    "ENCODE_FOR_URI": lambda a: Literal(quote(text(a).text, safe="-_.~")),
-    "CONTAINS": lambda a, b: truth(_arguments(a, b)[1].text in text(a).text),
-    "STRSTARTS": lambda a, b: truth(text(a).text.startswith(_arguments(a, b)[1].text)),
-    "STRENDS": lambda a, b: truth(text(a).text.endswith(_arguments(a, b)[1].text)),
+    "STRLEN": lambda a: literal_of(Numeric(len(string_in(a).text), INTEGER)),
+    "UCASE": lambda a: like(string_in(a), string_in(a).text.upper()),
+    "LCASE": lambda a: like(string_in(a), string_in(a).text.lower()),
+    "ENCODE_FOR_URI": lambda a: Literal(quote(string_in(a).text, safe="-_.~")),
+    "CONTAINS": lambda a, b: truth(_arguments(a, b)[1].text in string_in(a).text),
+    "STRSTARTS": lambda a, b: truth(string_in(a).text.startswith(_arguments(a, b)[1].text)),
+    "STRENDS": lambda a, b: truth(string_in(a).text.endswith(_arguments(a, b)[1].text)),
     "STRBEFORE": strbefore,
     "STRAFTER": strafter,
     "SUBSTR": substr,
     "CONCAT": concat,
     "REGEX": regex,
-    "REPLACE": replace,
+    "REPLACE": replaced,
     **{name: _hash(name.lower()) for name in ("MD5", "SHA1", "SHA256", "SHA384", "SHA512")},
     "ABS": absolute,
     **{name: _rounding(name) for name in ("CEIL", "FLOOR", "ROUND")},

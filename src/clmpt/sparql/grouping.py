@@ -14,7 +14,7 @@ from clmpt.logic.algebra import Aggregate, Call, Expression, Select
 from clmpt.logic.formula import Variable
 from clmpt.logic.rdf_terms import Literal, RdfTerm
 from clmpt.sparql.expressions import Surroundings
-from clmpt.sparql.functions import number, str_
+from clmpt.sparql.functions import number_in, str_
 from clmpt.sparql.solutions import UNBOUND, Solutions, group_numbers
 from clmpt.sparql.values import (
     INTEGER,
@@ -121,7 +121,7 @@ def _total(values: Values) -> Numeric:
     for value in values:
         if value is None:
             raise ExpressionError("a value is lacking")
-        total = computed("+", total, number(value))
+        total = computed("+", total, number_in(value))
     return total
 
 

@@ -12,7 +12,7 @@ from xml.sax.saxutils import escape, quoteattr
 
 from clmpt.errors import SettingError
 from clmpt.logic.prefixes import PREFIXES
-from clmpt.logic.rdf_terms import STRING, Blank, Iri, RdfTerm, term_text
+from clmpt.logic.rdf_terms import STRING, Blank, Iri, RdfTerm, rdf_text
 from clmpt.sparql.answering import SparqlResult
 
 _NAMESPACE = "http://www.w3.org/2005/sparql-results#"
@@ -121,7 +121,7 @@ def _csv_line(cells: list[str]) -> str:
 def _tsv(result: SparqlResult) -> Iterator[str]:
     yield "\t".join(f"?{name}" for name in result.variables) + "\n"
     for row in result:
-        yield "\t".join("" if term is None else term_text(term) for term in row) + "\n"
+        yield "\t".join("" if term is None else rdf_text(term) for term in row) + "\n"
 
 
 # --- truth values ---------------------------------------------------------------------------------
@@ -146,7 +146,7 @@ def _plain_truth(result: SparqlResult) -> Iterator[str]:
 
 def _ntriples(result: SparqlResult) -> Iterator[str]:
     for subject, predicate, object_ in result.triples:
-        yield f"{term_text(subject)} {term_text(predicate)} {term_text(object_)} .\n"
+        yield f"{rdf_text(subject)} {rdf_text(predicate)} {rdf_text(object_)} .\n"
 
 
 def _turtle(result: SparqlResult) -> Iterator[str]:

@@ -73,12 +73,12 @@ def group_numbers(rows_NC: Ints) -> tuple[Ints, Ints]:
     return rank_G[group_N], first_G[order_G]
 
 
-def distinct(solutions: Solutions) -> Solutions:
+def distinct_rows(solutions: Solutions) -> Solutions:
     _, first = group_numbers(solutions.matrix(list(solutions.columns)))
     return solutions.take(first)
 
 
-def concatenated(parts: Sequence[Solutions]) -> Solutions:
+def stacked(parts: Sequence[Solutions]) -> Solutions:
     variables = dict.fromkeys(variable for part in parts for variable in part.columns)
     return Solutions(
         {v: np.concatenate([part.column(v) for part in parts]) for v in variables},
@@ -88,7 +88,7 @@ def concatenated(parts: Sequence[Solutions]) -> Solutions:
 
 def join(left: Solutions, right: Solutions) -> Solutions:
     """All compatible pairs of rows, merged."""
-    return concatenated(
+    return stacked(
         [merged(left, right, *pair) for pair in compatible(left, right)]
         or [Solutions.none({**left.columns, **right.columns})]
     )

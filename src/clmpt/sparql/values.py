@@ -205,6 +205,14 @@ def moment_of(term: RdfTerm) -> Moment | None:
     return Moment(value, term.datatype, shift, second)
 
 
+def zone_of(term: RdfTerm) -> str:
+    """The time zone at the end of a literal, as written."""
+    match = re.search(
+        r"(Z|[+-][0-9]{2}:[0-9]{2})\s*$", term.text if isinstance(term, Literal) else ""
+    )
+    return match[1] if match else ""
+
+
 def now() -> Literal:
     return Literal(datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%S.%fZ"), DATE_TIME)
 
