@@ -5,10 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from pathlib import Path
 
+import numpy as np
+
 from clmpt.answering.answers import Answer, Answers, Evidence
 from clmpt.answering.asked_model import AskedModel, open_model
 from clmpt.answering.evidence import Explainer
 from clmpt.answering.judging import Choice, Only, judge
+from clmpt.answering.likely_rows import (
+    CANDIDATES,
+    LikelyRow,
+    LikelyRows,
+    RankedRows,
+    ranked_rows,
+)
+from clmpt.answering.likely_sparql import LikelyResult, likely_sparql
 from clmpt.answering.model_folder import REASONER, graph_of, save_choice
 from clmpt.compute.devices import find_device
 from clmpt.errors import DataError
@@ -16,8 +26,9 @@ from clmpt.graph.knowledge_graph import KnowledgeGraph
 from clmpt.graph.opening import GRAPH, open_graph
 from clmpt.graph.splits import train_split
 from clmpt.graph.stored_names import StoredNames
-from clmpt.logic.formula import Query
+from clmpt.logic.formula import Limits, Query
 from clmpt.logic.parser import parse
+from clmpt.logic.sparql_parser import read_sparql
 from clmpt.queries.store import QueryGroup
 from clmpt.reasoners.reasoner_folder import (
     StoredReasoner,
@@ -122,6 +133,70 @@ class Answerer:
         if asked.new:
             notes += (asked.new.note,)
         return Answers(query, found, judged.known, notes, judged.refuted)
+
+    def ask_rows(
+        self,
+        question: str | Query,
+        limit: int | None = None,
+        only: Only | None = None,
+        at_least: float = 0.0,
+    ) -> LikelyRows:
+        """The best rows for a question about several variables, ranked together by truth values.
+
+        As with `ask`, rows that follow from facts come first, and what a known fact refutes is
+        left out.
+        """
+        query = parse(question) if isinstance(question, str) else question
+        most = next(one for one in (limit, query.limit, _ANSWERS) if one is not None)
+        ranked, notes = self._ranked(query)
+        found, labels, names = list[LikelyRow](), self.graph.entities.label, self.graph.entities
+        for at, row in enumerate(ranked.rows_NC.tolist()):
+            status = ranked.status[at]
+            chance = None if ranked.probability_N is None else float(ranked.probability_N[at])
+            is_known = status in ("known", "hidden")
+            if (only and is_known != (only == "known")) or (chance or 0.0) < at_least:
+                continue
+            found.append(
+                LikelyRow(
+                    tuple(row),
+                    tuple(names.names[one] for one in row),
+                    tuple(labels(one) for one in row),
+                    float(ranked.score_N[at]),
+                    status,
+                    chance,
+                )
+            )
+            if len(found) == most:
+                break
+        return LikelyRows(query, tuple(found), ranked.known, notes)
+
+    def ask_sparql(
+        self, text: str, at_least: float = 0.0, limits: Limits | None = None
+    ) -> LikelyResult:
+        """The result of a SPARQL SELECT or ASK over what is likely; see `likely_sparql`."""
+        base = self.graph.rdf.base if self.graph.rdf else ""
+        query = read_sparql(text, base)
+        return likely_sparql(query, self.graph, self._ranked, at_least, limits)
+
+    def _ranked(self, query: Query) -> tuple[RankedRows, tuple[str, ...]]:
+        """All likely rows of a question: by the model's reasoner for one variable, by truth values
+        for several."""
+        if len(query.frees) > 1:
+            bound = self.graph.bind(query)
+            notes = (self.asked.new.note,) if self.asked.new else ()
+            ranked = ranked_rows(self.asked, self.graph, self.trained_on, bound, CANDIDATES)
+            return ranked, notes
+        answers = self.ask(query, limit=CANDIDATES)
+        chances = [one.probability for one in answers]
+        known = [chance for chance in chances if chance is not None]
+        ranked = RankedRows(
+            np.array([[one.entity] for one in answers], np.int64).reshape(-1, 1),
+            np.array([one.score for one in answers], np.float32),
+            np.array(known, np.float64) if len(known) == len(chances) else None,
+            [one.status for one in answers],
+            answers.known,
+        )
+        return ranked, answers.notes
 
     def _explainer(
         self, bound: Query, listed: list[int]

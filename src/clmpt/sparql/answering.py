@@ -78,22 +78,25 @@ def answer_sparql(
     base = base or (graph.rdf.base if graph.rdf else "")
     if isinstance(query, str):
         query = read_sparql(query, base)
-    dataset = RdfDataset.of(graph, union)
-    evaluator = _evaluator(query, dataset, query.base or base)
+    evaluator = evaluator_for(query, graph, base, union)
     try:
-        return _Run(query, dataset, evaluator).result()
+        return _Run(query, evaluator.dataset, evaluator).result()
     except RecursionError:
         raise QueryTooLarge("The query is nested too deeply", "Flatten it") from None
 
 
-def _evaluator(query: SparqlQuery, dataset: RdfDataset, base: str) -> Evaluator:
+def evaluator_for(
+    query: SparqlQuery, graph: KnowledgeGraph, base: str = "", union: bool = False
+) -> Evaluator:
+    """What evaluates the parts of a query on a graph."""
+    dataset = RdfDataset.of(graph, union)
     names = NameResolver(dataset)
     index, graphs = dataset.default, tuple(dataset.graph_ids)
     if query.has_dataset:
         index = dataset.merged([names.term(iri) for iri in query.default_graphs])
         named = [names.term(iri) for iri in query.named_graphs]
         graphs = tuple(dict.fromkeys(number for number in named if number in graphs))
-    return Evaluator(dataset, names, index, graphs, Surroundings(names.terms, base))
+    return Evaluator(dataset, names, index, graphs, Surroundings(names.terms, query.base or base))
 
 
 @dataclass(frozen=True)

@@ -118,11 +118,17 @@ class Evaluator:
             if pattern.condition is not None:
                 needed |= mentioned(pattern.condition)
         left, right = self.solutions(pattern.left, needed), self.solutions(pattern.right, needed)
+        return self.with_optional(left, right, pattern.condition)
+
+    def with_optional(
+        self, left: Solutions, right: Solutions, condition: Expression | None
+    ) -> Solutions:
+        """Rows of both sides that go together, and those of the left side that have no partner."""
         found, matched = [], np.zeros(left.rows, np.bool_)
         for at_left, at_right in compatible(left, right):
             both = merged(left, right, at_left, at_right)
-            if pattern.condition is not None:
-                kept = self.holds(pattern.condition, both)
+            if condition is not None:
+                kept = self.holds(condition, both)
                 both, at_left = both.take(kept), at_left[kept]
             matched[at_left] = True
             found.append(both)

@@ -256,7 +256,7 @@ def _rounding(name: str) -> Function:
 
 def absolute(term: RdfTerm) -> Literal:
     found = number_in(term)
-    return literal_of(Numeric(abs(found.value), found.datatype, found.plain))
+    return literal_of(replace(found, value=-found.value) if found.value < 0 else found)
 
 
 # --- dates and times ------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ from decimal import Decimal
 from itertools import pairwise
 
 import numpy as np
+import numpy.typing as npt
 
 from clmpt.graph.edges import Ints
 from clmpt.logic.algebra import Aggregate, Call, Expression, Select
@@ -17,6 +18,7 @@ from clmpt.sparql.expressions import Surroundings
 from clmpt.sparql.functions import number_in, str_
 from clmpt.sparql.solutions import UNBOUND, Solutions, group_numbers
 from clmpt.sparql.values import (
+    DECIMAL,
     INTEGER,
     ExpressionError,
     Numeric,
@@ -39,7 +41,9 @@ def grouped(
     solutions: Solutions,
     surroundings: Surroundings,
     column: Callable[[Expression, Solutions], Ints],
+    weights: npt.NDArray[np.float64] | None = None,
 ) -> Grouped:
+    """The groups of a SELECT. With weights, COUNT sums them up; of equal values, the first's."""
     for key in select.keys:
         if key.expression is not None:
             solutions = solutions.extended(key.variable, column(key.expression, solutions))
@@ -68,34 +72,42 @@ def grouped(
         order=tuple(replace(one, expression=without(one.expression)) for one in select.order),
     )
     for aggregate, variable in made.items():
-        values = _aggregated(aggregate, solutions, group_N, count, surroundings, column)
+        argument_N = _arguments(aggregate, solutions, column)
+        values = _aggregated(aggregate, argument_N, group_N, count, surroundings, weights)
         found = found.extended(variable, values)
     return Grouped(select, found)
 
 
+def _arguments(
+    aggregate: Aggregate, solutions: Solutions, column: Callable[[Expression, Solutions], Ints]
+) -> Ints:
+    """What is aggregated, row by row; for COUNT(*), numbers that are equal for equal rows."""
+    if aggregate.argument is not None:
+        return column(aggregate.argument, solutions)
+    shown = [v for v in solutions.columns if not v.name.startswith(".")]
+    return group_numbers(solutions.matrix(shown))[0]
+
+
 def _aggregated(
     aggregate: Aggregate,
-    solutions: Solutions,
+    value_N: Ints,
     group_N: Ints,
     count: int,
     surroundings: Surroundings,
-    column: Callable[[Expression, Solutions], Ints],
+    weights: npt.NDArray[np.float64] | None,
 ) -> Ints:
     terms = surroundings.terms
-    if aggregate.argument is None:
-        value_N = np.zeros(len(group_N), np.int64)
-        if aggregate.distinct:
-            shown = [v for v in solutions.columns if not v.name.startswith(".")]
-            value_N, _ = group_numbers(solutions.matrix(shown))
-    else:
-        value_N = column(aggregate.argument, solutions)
     if aggregate.distinct:
         _, kept = group_numbers(np.stack([group_N, value_N], axis=1))
         kept = np.sort(kept)
         group_N, value_N = group_N[kept], value_N[kept]
+        weights = None if weights is None else weights[kept]
     if aggregate.name == "COUNT":
-        counted = np.bincount(group_N[value_N != UNBOUND], minlength=count)
-        return np.array([terms.id_of(_integer(n)) for n in counted.tolist()], np.int64)
+        there = value_N != UNBOUND
+        own = None if weights is None else weights[there]
+        counted = np.bincount(group_N[there], own, count).tolist()
+        numbers = map(_integer, counted) if weights is None else map(_expected, counted)
+        return np.array([terms.id_of(number) for number in numbers], np.int64)
     order = np.argsort(group_N, kind="stable")
     bounds = group_N[order].searchsorted(np.arange(count + 1)).tolist()
     found = np.full(count, UNBOUND, np.int64)
@@ -111,6 +123,11 @@ def _aggregated(
 
 def _integer(value: int) -> Literal:
     return literal_of(Numeric(value, INTEGER))
+
+
+def _expected(value: float) -> Literal:
+    """An expected number, to three decimals."""
+    return literal_of(Numeric(Decimal(f"{value:.3f}"), DECIMAL))
 
 
 Values = Sequence[RdfTerm | None]

@@ -19,6 +19,7 @@ from torch import Tensor
 
 from clmpt.compute.chunks import rows_at_once
 from clmpt.evaluation.measuring import evaluate
+from clmpt.graph.edges import Ints
 from clmpt.graph.knowledge_graph import KnowledgeGraph
 from clmpt.logic.formula import Query
 from clmpt.predictors.calibration import MOST, Sharpening, is_calibrated
@@ -28,7 +29,7 @@ from clmpt.reasoners.question_kinds import has_negation
 from clmpt.reasoners.truth_values.rows import PredictedRows, SparseRows, TruthRows, Values
 from clmpt.reasoners.truth_values.unions import RowsWithUnions, filled_in, with_unions_apart
 from clmpt.reasoners.truth_values.value_engine import EVERYTHING, Effort, ValueEngine
-from clmpt.reasoners.truth_values.value_tables import ValueTable
+from clmpt.reasoners.truth_values.value_tables import ValueTable, noisy_or
 from clmpt.settings import Settings, setting
 from clmpt.symbolic.engine import SlotValues
 from clmpt.symbolic.plan import Scan
@@ -224,6 +225,27 @@ class TruthValueReasoner:
         found = [self._alternative(engine, part, slots) for part, slots in parts]
         false_BE = torch.stack([1 - values for values, _ in found]).prod(0)
         return 1 - false_BE, np.maximum.reduce([bound_B, *(bound for _, bound in found)])
+
+    def best_of_rows(self, query: Query, most: int) -> tuple[Ints, Values]:
+        """The `most` likeliest rows of a query over ids that may ask for several variables, the
+        best first, and their truth values."""
+        group = QueryGroup.single(query)
+        batches = template_batches(query, self.graph, group.entities, group.relations)
+        rows, values = [], []
+        for part, slots in zip(compiled(query), batches, strict=True):
+            table, _ = self.engine.run(part.plan, slots)
+            columns = [np.asarray(table.columns[variable], np.int64) for variable in query.frees]
+            rows.append(np.stack(columns, axis=1))
+            values.append(table.value_N)
+        rows_NC, value_N = np.concatenate(rows), np.concatenate(values)
+        distinct, own_N = np.unique(rows_NC, axis=0, return_inverse=True)
+        if self.union == "noisy-or" and len(rows) > 1:
+            value_U = noisy_or(own_N.reshape(-1), value_N, len(distinct))
+        else:
+            value_U = np.zeros(len(distinct), np.float32)
+            np.maximum.at(value_U, own_N.reshape(-1), value_N)
+        best = np.argsort(-value_U, kind="stable")[:most]
+        return distinct[best], value_U[best]
 
     def strengths(self, scores_QE: Tensor) -> Tensor:
         return log_odds(scores_QE, _LEAST)

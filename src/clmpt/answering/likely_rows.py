@@ -1,0 +1,174 @@
+"""Answers to questions about several variables: rows, ranked together by truth values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import overload
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from clmpt.answering.answers import Status, in_percent
+from clmpt.answering.asked_model import TRUTH_VALUES, AskedModel
+from clmpt.errors import UnsupportedQuery
+from clmpt.graph.edges import Bools, Ints
+from clmpt.graph.knowledge_graph import KnowledgeGraph
+from clmpt.logic.formula import Exists, Query
+from clmpt.logic.normal_form import Pattern, all_variables, to_formula
+from clmpt.reasoners.question_kinds import kind_of
+from clmpt.symbolic.solver import solve_rows
+
+CANDIDATES = 20_000  # predicted rows that are considered
+
+# Shapes: N rows, C variables
+
+
+@dataclass(frozen=True)
+class LikelyRow:
+    """An entity for each variable that was asked for, and how likely they go together."""
+
+    entities: tuple[int, ...]
+    names: tuple[str, ...]
+    labels: tuple[str, ...]
+    score: float
+    status: Status
+    probability: float | None
+
+    @property
+    def known(self) -> bool:
+        return self.status in ("known", "hidden")
+
+
+@dataclass(frozen=True)
+class LikelyRows:
+    """Certain rows first, then the likeliest."""
+
+    query: Query
+    rows: tuple[LikelyRow, ...]
+    known: int  # number of rows that follow from the graph's facts, shown or not
+    notes: tuple[str, ...]
+
+    def __iter__(self) -> Iterator[LikelyRow]:
+        return iter(self.rows)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @overload
+    def __getitem__(self, at: int) -> LikelyRow: ...
+    @overload
+    def __getitem__(self, at: slice) -> tuple[LikelyRow, ...]: ...
+    def __getitem__(self, at: int | slice) -> LikelyRow | tuple[LikelyRow, ...]:
+        return self.rows[at]
+
+    def __str__(self) -> str:
+        lines = [
+            f"{'' if one.probability is None else in_percent(one.probability):>8}  "
+            f"{one.status:<9}  {', '.join(one.labels)}"
+            for one in self.rows
+        ]
+        return "\n".join([str(self.query), *lines])
+
+
+@dataclass(frozen=True)
+class RankedRows:
+    """Rows of entity ids with their scores, probabilities and statuses, the best first."""
+
+    rows_NC: Ints
+    score_N: npt.NDArray[np.float32]
+    probability_N: npt.NDArray[np.float64] | None
+    status: list[Status]
+    known: int
+
+    def __len__(self) -> int:
+        return len(self.status)
+
+
+def ranked_rows(
+    asked: AskedModel,
+    graph: KnowledgeGraph,
+    trained_on: KnowledgeGraph,
+    query: Query,
+    most: int,
+) -> RankedRows:
+    """The rows of a question over ids: what follows from facts, then what is likely."""
+    truth = asked.truth
+    if truth is None:
+        raise UnsupportedQuery(
+            "Several variables are ranked by truth values, which this model lacks",
+            "Ask for one variable",
+        )
+    seen, whole = solve_rows(query, trained_on), solve_rows(query, graph)
+    hidden = whole[~_among(whole, seen)]
+    rows_NC, score_N = truth.best_of_rows(query, CANDIDATES)
+    possible = ~_among(rows_NC, np.concatenate([seen, whole]))
+    possible &= ~refuted_rows(query, graph, rows_NC)
+    rows_NC, score_N = rows_NC[possible][:most], score_N[possible][:most]
+    certain: list[tuple[Ints, Status]] = [(seen, "known"), (hidden, "hidden")]
+    status: list[Status] = [name for rows, name in certain for _ in range(len(rows))]
+    count = len(status)
+    status += ["predicted"] * len(rows_NC)
+    scores = np.concatenate([np.ones(count, np.float32), score_N])
+    return RankedRows(
+        np.concatenate([*(rows for rows, _ in certain), rows_NC])[:most],
+        scores[:most],
+        _probabilities(asked, query, scores, count, most),
+        status[:most],
+        count,
+    )
+
+
+def _probabilities(
+    asked: AskedModel,
+    query: Query,
+    scores: npt.NDArray[np.float32],
+    certain: int,
+    most: int,
+) -> npt.NDArray[np.float64]:
+    """By the calibration of truth values for such questions; without one, truth values."""
+    assert asked.truth is not None
+    calibration = asked.calibrations.get(TRUTH_VALUES)
+    found = scores.astype(np.float64)
+    if calibration is not None and len(scores):
+        others = Exists(query.frees[1:], query.body) if len(query.frees) > 1 else query.body
+        kind = kind_of(Query(query.frees[0], others, None, query.limits))
+        chances = calibration.probabilities(asked.truth, torch.from_numpy(scores)[None], kind)
+        found = chances[0].double().numpy()
+    found[:certain] = 1.0
+    return found[:most]
+
+
+def refuted_rows(query: Query, graph: KnowledgeGraph, rows_NC: Ints) -> Bools:
+    """Which rows cannot be, whatever facts the graph lacks: in every alternative, a part holds
+    that must not."""
+    found = np.ones(len(rows_NC), np.bool_)
+    for pattern in query.patterns:
+        own = np.zeros(len(rows_NC), np.bool_)
+        for part in pattern.absent:
+            own |= _holds(part, query, graph, rows_NC)
+        found &= own
+    return found
+
+
+def _holds(part: Pattern, query: Query, graph: KnowledgeGraph, rows_NC: Ints) -> Bools:
+    """For which rows a negated part holds that speaks of asked variables only."""
+    bound = set(part.variables)
+    outer = tuple(v for v in all_variables(part) if v not in bound and v in query.frees)
+    loose = [v for v in all_variables(part) if v not in bound and v not in query.frees]
+    if loose or not outer or part.absent:
+        return np.zeros(len(rows_NC), np.bool_)
+    held = solve_rows(Query(outer, to_formula(part), None, query.limits), graph)
+    columns = [query.frees.index(variable) for variable in outer]
+    return _among(rows_NC[:, columns], held)
+
+
+def _among(rows_NC: Ints, others_MC: Ints) -> Bools:
+    """Which rows are among others."""
+    if not len(rows_NC) or not len(others_MC):
+        return np.zeros(len(rows_NC), np.bool_)
+    both = np.concatenate([rows_NC, others_MC])
+    _, code = np.unique(both, axis=0, return_inverse=True)
+    code = code.reshape(-1)
+    return np.isin(code[: len(rows_NC)], code[len(rows_NC) :])
