@@ -12,7 +12,7 @@ from clmpt.graph.builder import GraphBuilder
 from clmpt.graph.edges import Bools, Ints, build_index
 from clmpt.graph.knowledge_graph import KnowledgeGraph
 from clmpt.graph.names import NameTable
-from clmpt.graph.rdf_reading import RdfCollector, name_of_iri
+from clmpt.graph.rdf_reading import SAME_AS, RdfCollector, name_of_iri
 from clmpt.graph.rdf_statements import IRI, LITERAL, NAME, RdfStatements
 from clmpt.logic.formula import Name
 from clmpt.logic.iris import iri_of
@@ -32,6 +32,7 @@ class RdfBuild:
     label_S: Bools = field(init=False)
     entity_T: Ints = field(init=False)  # the id of a term among entities, or -1
     relation_T: Ints = field(init=False)
+    same_T: Ints = field(init=False)  # the term that stands for each one among entities
     left_out: int = 0
 
     def __post_init__(self) -> None:
@@ -43,13 +44,29 @@ class RdfBuild:
         self.label_S = literal_S & np.isin(predicate_S, numbers(options.label_properties))
         kept_S = ~np.isin(predicate_S, numbers(options.leave_out)) & ~self.label_S
         self.model_S = kept_S & (~literal_S | options.literals)
+        self.model_S[list(self.collector.unlearned)] = False
+        self.same_T = np.arange(len(self.texts))
+        if options.same_as:
+            self._merge(rows_S5, numbers([SAME_AS]))
         self.left_out = int((literal_S & ~self.label_S & ~self.model_S).sum())
         self.entity_T = np.full(len(self.texts), -1, np.int64)
         self.relation_T = np.full(len(self.texts), -1, np.int64)
 
+    def _merge(self, rows_S5: npt.NDArray[np.int32], same_as: list[int]) -> None:
+        """Finds the first of all terms that owl:sameAs connects, directly or not."""
+        said_S = np.isin(rows_S5[:, 2], same_as)
+        same = self.same_T
+        for one, other in rows_S5[said_S][:, [1, 3]].tolist():
+            first, second = sorted((_root(same, one), _root(same, other)))
+            same[second] = first
+        for term in np.unique(rows_S5[said_S][:, [1, 3]]).tolist():
+            same[term] = _root(same, term)
+        self.model_S &= ~said_S
+
     def add_to(self, builder: GraphBuilder) -> None:
         """Adds triples and labels to a builder."""
-        rows_S5 = self.collector.rows_S5[self.model_S]
+        rows_S5 = self.collector.rows_S5[self.model_S].copy()
+        rows_S5[:, [1, 3]] = self.same_T[rows_S5[:, [1, 3]]]
         kinds: dict[str, int] = {}
         for term in _in_order(rows_S5[:, [1, 3]]):
             self.entity_T[term] = self._named(term, builder.entity_ids, kinds)
@@ -65,6 +82,12 @@ class RdfBuild:
             )
             builder.add_ids(split, np.stack(ids, axis=1).astype(np.int32))
         self._add_labels(builder)
+        for term in np.flatnonzero(self.same_T != np.arange(len(self.texts))).tolist():
+            builder.aliases.append((self._name(term), self.texts[term]))
+
+    def _name(self, term: int) -> str:
+        """The name of the entity that a term is."""
+        return name_of_iri(self.texts[self.same_T[term]])
 
     def _named(self, term: int, ids: dict[str, int], kinds: dict[str, int]) -> int:
         text, kind = self.texts[term], int(self.kinds_T[term])
@@ -85,7 +108,7 @@ class RdfBuild:
             literal = literal_in(self.texts[object_])
             if literal is None or not literal.text:
                 continue
-            name = name_of_iri(self.texts[subject])
+            name = self._name(subject)
             rank = (
                 language_rank(literal.language, options.languages),
                 properties.index(predicate),
@@ -166,6 +189,13 @@ class RdfBuild:
             _distinct_named(mapped[mapped[:, 0] >= 0]),
             self.collector.base,
         )
+
+
+def _root(same_T: Ints, term: int) -> int:
+    while same_T[term] != term:
+        same_T[term] = same_T[same_T[term]]
+        term = int(same_T[term])
+    return term
 
 
 def language_rank(language: str, wanted: tuple[str, ...]) -> int:

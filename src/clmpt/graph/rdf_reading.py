@@ -46,6 +46,7 @@ LARGEST_ENTITY = 2000  # characters of an XML entity
 DEEPEST_XML = 1000
 _ROOM = 64 * 2**20  # bytes that XML entities may add to a file of any size
 _NO_GRAPH = -1
+SAME_AS = PREFIXES["owl"] + "sameAs"
 
 
 @dataclass(frozen=True)
@@ -56,6 +57,8 @@ class RdfOptions:
     languages: tuple[str, ...] = ("en",)  # of the labels to show, the best first
     label_properties: tuple[str, ...] = LABEL_PROPERTIES
     leave_out: frozenset[str] = frozenset()  # relations that a model does not learn from
+    same_as: bool = False  # things that owl:sameAs connects are one entity
+    entail: str = ""  # rdfs or owl-rl: statements that follow by the graph's own ontology
     base: str = ""  # for relative IRIs; by default the file's own address
 
 
@@ -72,6 +75,16 @@ class RdfCollector:
     splits: list[str] = field(default_factory=list)
     blank_nodes: int = 0
     base: str = ""
+    unlearned: set[int] = field(default_factory=set)  # rows that no model learns from
+
+    def add_entailed(self, subject: str, predicate: str, object_: str, learned: bool) -> None:
+        """Adds a statement of the first split's default graph that follows from others."""
+        if not learned:
+            self.unlearned.add(len(self.rows) // 5)
+        ids = self.ids
+        for text in (subject, predicate, object_):
+            ids.setdefault(text, len(ids))
+        self.rows.extend([_NO_GRAPH, ids[subject], ids[predicate], ids[object_], 0])
 
     def read(
         self, raw: IO[bytes], path: Path, form: str, split: str, progress: ReportProgress = silent

@@ -16,6 +16,7 @@ from urllib.parse import unquote
 
 from clmpt.errors import DataError
 from clmpt.graph.builder import GraphBuilder
+from clmpt.graph.entailment import add_entailed
 from clmpt.graph.knowledge_graph import KnowledgeGraph
 from clmpt.graph.rdf_building import RdfBuild
 from clmpt.graph.rdf_reading import RDF_SUFFIXES, RdfCollector, RdfOptions
@@ -55,6 +56,7 @@ class ImportSummary:
     files: list[dict[str, Any]] = field(default_factory=list)
     literals: int = 0  # left out of the triples; SPARQL sees them
     labels: int = 0
+    entailed: int = 0
     headers: list[str] = field(default_factory=list)
 
 
@@ -92,6 +94,8 @@ def read_graph(
         job.summary.files.append({"file": str(path), "split": split, "triples": rows})
         if not rows:
             raise DataError(f"'{path}' has no triples.")
+    if collector.options.entail and collector.rows:
+        job.summary.entailed = add_entailed(collector, collector.options.entail)
     made = RdfBuild(collector) if collector.rows else None
     if made is not None:
         made.add_to(job.builder)

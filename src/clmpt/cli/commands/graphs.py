@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import argparse
+import shutil
 import time
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from clmpt.cli.output import TerminalTable, say, show_json, show_table
+from clmpt.cli.output import TerminalTable, say, show_json, show_table, tell
 from clmpt.cli.progress_bars import progress_bar
 from clmpt.errors import DataError
 from clmpt.graph.edges import Ints
+from clmpt.graph.endpoints import EndpointImport, is_address
 from clmpt.graph.knowledge_graph import KnowledgeGraph
 from clmpt.graph.opening import open_graph
-from clmpt.graph.rdf_reading import RdfOptions
+from clmpt.graph.rdf_reading import LABEL_PROPERTIES, RdfOptions, expanded_iri
 from clmpt.graph.readers import ImportSummary, TextOptions, read_graph
 from clmpt.graph.writers import export_graph
 from clmpt.storage.files import refuse_existing
@@ -26,6 +28,7 @@ def import_graph(options: argparse.Namespace) -> None:
     refuse_existing(out)
     graph, summary = read_sources(options)
     graph.save(out)
+    shutil.rmtree(f"{out}.download", ignore_errors=True)
     seconds = time.perf_counter() - started
     document = {**_counts(graph), "files": summary.files, "seconds": round(seconds, 2)}
     document |= {"labels": summary.labels, "literals left out": summary.literals}
@@ -39,6 +42,13 @@ def import_graph(options: argparse.Namespace) -> None:
 
 def read_sources(options: argparse.Namespace) -> tuple[KnowledgeGraph, ImportSummary]:
     """The graph in the sources on the command line: files, or one folder."""
+    addresses = [source for source in options.sources if is_address(source)]
+    if addresses and len(options.sources) > 1:
+        raise DataError(f"'{addresses[0]}' is an endpoint; import it on its own.")
+    if addresses and not hasattr(options, "most"):
+        raise DataError(f"Import the endpoint first: clmpt import {addresses[0]} --out GRAPH")
+    if addresses:
+        return _from_endpoint(addresses[0], options)
     folders = [source for source in options.sources if Path(source).is_dir()]
     if folders and len(options.sources) > 1:
         raise DataError(f"'{folders[0]}' is a folder; import it on its own.")
@@ -55,9 +65,36 @@ def read_sources(options: argparse.Namespace) -> tuple[KnowledgeGraph, ImportSum
             options.sources,
             options.labels,
             _text_options(options),
-            RdfOptions(literals=options.literals),
+            _rdf_options(options),
             show,
         )
+
+
+def _from_endpoint(url: str, options: argparse.Namespace) -> tuple[KnowledgeGraph, ImportSummary]:
+    """The graph behind a SPARQL endpoint; what has arrived is kept beside the graph until then."""
+    folder = Path(f"{options.out}.download")
+    with progress_bar(lambda now: f"{now.done:,} statements read") as show:
+        path, complete = EndpointImport(
+            url, folder, options.most, options.page, show, timeout=options.timeout
+        ).run()
+        found = read_graph([path], options.labels, None, _rdf_options(options), show)
+    if not complete:
+        tell(f"Note: only {options.most:,} statements were read. Read more with --most.")
+    return found
+
+
+def _rdf_options(options: argparse.Namespace) -> RdfOptions:
+    languages = tuple(tag.strip().lower() for tag in options.language.split(",") if tag.strip())
+    further = tuple(map(expanded_iri, options.label_property))
+    return RdfOptions(
+        options.literals,
+        languages,
+        (*LABEL_PROPERTIES, *further),
+        frozenset(map(expanded_iri, options.leave_out)),
+        options.same_as,
+        options.entail,
+        options.base,
+    )
 
 
 def _text_options(options: argparse.Namespace) -> TextOptions:

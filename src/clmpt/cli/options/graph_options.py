@@ -2,29 +2,48 @@
 
 from __future__ import annotations
 
-from clmpt.cli.options.option_types import AddCommand, add_folder, add_sources, add_splits, count
+from clmpt.cli.options.option_types import (
+    AddCommand,
+    add_folder,
+    add_sources,
+    add_splits,
+    count,
+    number,
+)
 
 
 def graph_options(command: AddCommand, reasoner: str | None) -> None:  # noqa: ARG001
     read = command(
         "import",
         "graphs:import_graph",
-        "read triples from files or a benchmark folder and store them as a graph",
+        "read triples from files, a benchmark folder or an endpoint and store them as a graph",
         "clmpt import train=films.tsv test=more.nt --labels names.tsv --out films",
     )
     read.add_argument("--out", required=True, metavar="FOLDER", help="where to store the graph")
     add_sources(read)
+    read.add_argument(
+        "--most", type=count, default=10_000_000, metavar="N", help="statements of an endpoint"
+    )
+    read.add_argument(
+        "--page", type=count, default=10_000, metavar="N", help="statements asked for at once"
+    )
+    read.add_argument(
+        "--timeout", type=number, default=120.0, metavar="SECONDS", help="of an endpoint's page"
+    )
 
     write = command(
         "export",
         "graphs:export",
-        "write a graph as TSV or N-Triples",
+        "write a graph as TSV or RDF",
         "clmpt export films --split train --out train.nt.gz",
     )
     add_folder(write)
     add_splits(write)
     write.add_argument(
-        "--out", required=True, metavar="FILE", help="ends in .tsv or .nt, or .gz after that"
+        "--out",
+        required=True,
+        metavar="FILE",
+        help="ends in .tsv, .nt, .nq, .ttl or .trig, or .gz after that",
     )
 
     info = command(

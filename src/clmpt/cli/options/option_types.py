@@ -50,7 +50,39 @@ def add_sources(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--columns", metavar="H,R,T", help="which columns to read, counted from 1")
     parser.add_argument("--encoding", default="utf-8-sig", help="of text files (default: UTF-8)")
+    add_rdf(parser)
+
+
+def add_rdf(parser: argparse.ArgumentParser) -> None:
+    """What becomes of RDF statements; names may have a well-known prefix."""
     parser.add_argument("--literals", action="store_true", help="keep RDF literals as entities")
+    parser.add_argument(
+        "--leave-out",
+        action="append",
+        default=[],
+        metavar="IRI",
+        help="a relation that models do not learn from, such as rdf:type",
+    )
+    parser.add_argument(
+        "--label-property",
+        action="append",
+        default=[],
+        metavar="IRI",
+        help="another property whose values are labels",
+    )
+    parser.add_argument(
+        "--language", default="en", metavar="A,B", help="of the labels to show (default: en)"
+    )
+    parser.add_argument("--base", default="", metavar="IRI", help="of relative IRIs")
+    parser.add_argument(
+        "--same-as", action="store_true", help="things that owl:sameAs connects are one"
+    )
+    parser.add_argument(
+        "--entail",
+        choices=["rdfs", "owl-rl"],
+        default="",
+        help="add what follows by the graph's own ontology",
+    )
 
 
 def add_folder(parser: argparse.ArgumentParser) -> None:

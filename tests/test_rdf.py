@@ -1,0 +1,218 @@
+"""RDF in and out: nothing is lost, and what a model learns from is the user's choice."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyoxigraph as ox
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from clmpt.errors import DataError
+from clmpt.graph.knowledge_graph import KnowledgeGraph
+from clmpt.graph.rdf_reading import RdfOptions, expanded_iri
+from clmpt.graph.readers import read_graph
+from clmpt.graph.writers import export_graph
+from clmpt.sparql.answering import answer_sparql
+from clmpt.symbolic.solver import solve
+
+PREFIXES = """
+@prefix : <http://e/> .
+@prefix rdf: <http://www.w3.org/1999/02/22-rdf-syntax-ns#> .
+@prefix rdfs: <http://www.w3.org/2000/01/rdf-schema#> .
+@prefix owl: <http://www.w3.org/2002/07/owl#> .
+@prefix skos: <http://www.w3.org/2004/02/skos/core#> .
+"""
+iris = st.sampled_from(
+    [
+        *(ox.NamedNode(f"http://e/{name}") for name in "abc"),
+        ox.NamedNode("mailto:a@b.example"),
+        ox.NamedNode("urn:clmpt:Plain%20name"),
+        ox.NamedNode("http://e/ünï/漢#x"),
+        ox.NamedNode("http://www.w3.org/2000/01/rdf-schema#label"),
+    ]
+)
+blanks = st.sampled_from([ox.BlankNode(f"n{number}") for number in range(3)])
+texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=6)
+literals = st.one_of(
+    texts.map(ox.Literal),
+    st.builds(
+        lambda text, tag: ox.Literal(text, language=tag), texts, st.sampled_from(["en", "de-at"])
+    ),
+    st.builds(
+        lambda text, kind: ox.Literal(text, datatype=kind),
+        st.sampled_from(["1", "01", "+1.50", "x", ""]),
+        st.sampled_from(
+            [ox.NamedNode("http://www.w3.org/2001/XMLSchema#integer"), ox.NamedNode("http://e/t")]
+        ),
+    ),
+)
+predicates = st.one_of(iris, st.just(ox.NamedNode("http://www.w3.org/2000/01/rdf-schema#label")))
+graphs = st.one_of(st.just(ox.DefaultGraph()), iris, blanks)
+quads = st.lists(
+    st.builds(
+        ox.Quad, st.one_of(iris, blanks), predicates, st.one_of(iris, blanks, literals), graphs
+    ),
+    min_size=1,
+    max_size=12,
+)
+
+
+def canonical(found: list[ox.Quad]) -> set[str]:
+    dataset = ox.Dataset(found)
+    dataset.canonicalize(ox.CanonicalizationAlgorithm.RDFC_1_0)
+    return {str(quad) for quad in dataset}
+
+
+@settings(max_examples=200, deadline=None)
+@given(quads, st.sampled_from([".nq", ".trig"]), st.booleans())
+def test_what_is_imported_can_be_exported_without_loss(
+    tmp_path_factory: pytest.TempPathFactory, found: list[ox.Quad], ending: str, stored: bool
+) -> None:
+    folder = tmp_path_factory.mktemp("rdf")
+    (folder / "in.nq").write_bytes(ox.serialize(found, format=ox.RdfFormat.N_QUADS))
+    graph, _ = read_graph([folder / "in.nq"])
+    if stored:
+        graph.save(folder / "graph")
+        graph = KnowledgeGraph.open(folder / "graph")
+    export_graph(graph, folder / f"out{ending}")
+    form = {".nq": ox.RdfFormat.N_QUADS, ".trig": ox.RdfFormat.TRIG}[ending]
+    assert canonical(list(ox.parse(path=folder / f"out{ending}", format=form))) == canonical(found)
+
+
+def read(tmp_path: Path, text: str, options: RdfOptions | None = None) -> KnowledgeGraph:
+    path = tmp_path / "in.ttl"
+    path.write_text(PREFIXES + text, encoding="utf-8")
+    return read_graph([path], rdf=options)[0]
+
+
+def names(graph: KnowledgeGraph) -> set[tuple[str, str, str]]:
+    own, relations = graph.entities.names, graph.relations.names
+    return {
+        tuple(name.removeprefix("http://e/") for name in (own[h], relations[r], own[t]))  # type: ignore[misc]
+        for h, r, t in graph.triples()
+    }
+
+
+LABELLED = """
+:a rdfs:label "Vienna"@en , "Wien"@de , "Vindobona" ; :in :b .
+:b skos:prefLabel "Österreich"@de , "Austria"@en-gb .
+"""
+
+
+def test_any_label_names_a_thing_and_the_language_is_a_choice(tmp_path: Path) -> None:
+    graph = read(tmp_path, LABELLED)
+    assert graph.labels([0, 1]) == ["Vienna", "Austria"]
+    for name in ("Vienna", "Wien", "Vindobona", "a"):
+        assert solve(f'?x : in("{name}", ?x)', graph) == {1}
+    german = read(tmp_path, LABELLED, RdfOptions(languages=("de", "en")))
+    assert german.labels([0, 1]) == ["Wien", "Österreich"]
+    german.save(tmp_path / "stored")
+    again = KnowledgeGraph.open(tmp_path / "stored")
+    assert solve('?x : in("Vienna", ?x)', again) == {1}
+
+
+def test_a_property_of_ones_own_can_hold_labels(tmp_path: Path) -> None:
+    options = RdfOptions(label_properties=("http://e/title",))
+    graph = read(tmp_path, ':a :title "Sansho" ; :by :m . :m rdfs:label "no label now" .', options)
+    assert graph.labels([0]) == ["Sansho"]
+
+
+def test_labels_and_literals_can_be_asked_in_sparql(tmp_path: Path) -> None:
+    graph = read(tmp_path, LABELLED + ":a :people 1900000 .")
+    result = answer_sparql(
+        'SELECT ?x { ?x rdfs:label "Wien"@de ; :people ?n FILTER(?n > 5) }', graph
+    )
+    assert [row[0].text for row in result if row[0]] == ["http://e/a"]
+
+
+def test_relations_can_be_left_out_of_the_model_and_still_be_asked(tmp_path: Path) -> None:
+    text = ":a a :City ; :in :b ."
+    graph = read(tmp_path, text, RdfOptions(leave_out=frozenset({expanded_iri("rdf:type")})))
+    assert names(graph) == {("a", "in", "b")}
+    assert answer_sparql("ASK { ?x a <http://e/City> }", graph).holds
+
+
+def test_things_that_are_the_same_become_one(tmp_path: Path) -> None:
+    text = ":a :r :b . :b owl:sameAs :c . :d owl:sameAs :c . :d :r :e . :c rdfs:label 'See' ."
+    graph = read(tmp_path, text, RdfOptions(same_as=True))
+    assert names(graph) == {("a", "r", "b"), ("b", "r", "e")}
+    assert solve("?x : r(<http://e/d>, ?x)", graph) == solve("?x : r(See, ?x)", graph) != set()
+    assert answer_sparql("ASK { <http://e/d> <http://e/r> <http://e/e> }", graph).holds
+
+
+def test_the_graphs_own_ontology_can_be_applied(tmp_path: Path) -> None:
+    text = (
+        ":Dog rdfs:subClassOf :Animal . :rex a :Dog . :owns rdfs:domain :Person . :ann :owns :rex ."
+    )
+    plain = read(tmp_path, text)
+    assert ("rex", expanded_iri("rdf:type"), "Animal") not in names(plain)
+    graph = read(tmp_path, text, RdfOptions(entail="rdfs"))
+    assert {
+        ("rex", expanded_iri("rdf:type"), "Animal"),
+        ("ann", expanded_iri("rdf:type"), "Person"),
+    } <= names(graph)
+    learned = {tail for _, _, tail in names(graph)}
+    assert not any(tail.startswith("http://www.w3.org/") for tail in learned)
+    symmetric = ":near a owl:SymmetricProperty . :a :near :b ."
+    assert ("b", "near", "a") in names(read(tmp_path, symmetric, RdfOptions(entail="owl-rl")))
+
+
+def test_relative_iris_and_byte_order_marks(tmp_path: Path) -> None:
+    path = tmp_path / "x.ttl"
+    path.write_bytes(b"\xef\xbb\xbf<#me> <knows> <#you> .")
+    graph, _ = read_graph([path])
+    assert graph.entities.names[0] == f"{path.as_uri()}#me"
+    assert answer_sparql("ASK { <#me> <knows> <#you> }", graph).holds
+    based, _ = read_graph([path], rdf=RdfOptions(base="http://e/doc"))
+    assert graph.labels([0]) == based.labels([0]) == ["me"]
+    assert based.relations.names[0] == "http://e/knows"
+
+
+def test_json_ld_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "x.jsonld"
+    path.write_text('{"@id": "http://e/a", "http://e/r": {"@id": "http://e/b"}}')
+    assert names(read_graph([path])[0]) == {("a", "r", "b")}
+
+
+def test_statements_about_statements_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "x.ttl"
+    path.write_text(PREFIXES + ":a :says <<( :b :r :c )>> .")
+    with pytest.raises(DataError, match="statements about statements"):
+        read_graph([path])
+
+
+def bomb(entities: str, body: str = "&z;") -> str:
+    rdf = "http://www.w3.org/1999/02/22-rdf-syntax-ns#"
+    return (
+        f'<?xml version="1.0"?><!DOCTYPE r [{entities}]><rdf:RDF xmlns:rdf="{rdf}" '
+        f'xmlns:e="http://e/"><rdf:Description rdf:about="http://e/a"><e:p>{body}</e:p>'
+        "</rdf:Description></rdf:RDF>"
+    )
+
+
+DOUBLING = '<!ENTITY a "0123456789">' + "".join(
+    f'<!ENTITY {new} "{f"&{old};" * 10}">'
+    for old, new in zip("abcdefghi", "bcdefghiz", strict=True)
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (bomb(DOUBLING), "XML entity"),
+        (bomb(f'<!ENTITY z "{"x" * 50_000}">', "&z;" * 20_000), "XML entity"),
+        (bomb(f'<!ENTITY z "{"x" * 1900}">', "&z;" * 200_000), "too much text"),
+        ("<a>" * 40_000, "levels deep"),
+    ],
+)
+def test_hostile_xml_is_refused_before_it_grows(tmp_path: Path, text: str, words: str) -> None:
+    (tmp_path / "x.rdf").write_text(text)
+    with pytest.raises(DataError, match=words):
+        read_graph([tmp_path / "x.rdf"])
+
+
+def test_harmless_entities_are_read(tmp_path: Path) -> None:
+    (tmp_path / "x.rdf").write_text(bomb('<!ENTITY z "http://e/">', "&z;x"))
+    assert answer_sparql('ASK { ?s ?p "http://e/x" }', read_graph([tmp_path / "x.rdf"])[0]).holds
