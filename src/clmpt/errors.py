@@ -110,5 +110,12 @@ class WrongGraph(DataError):
     """A model that was made for a graph with different names."""
 
 
+class OutOfBudget(ClmptError):
+    """Work that was stopped because it exceeded its limit of time or memory."""
+
+    def __init__(self, limit: str) -> None:
+        super().__init__(f"It would exceed {limit}. Ask for less, or allow more.")
+
+
 class TrainingError(ClmptError):
     """Training that cannot continue."""

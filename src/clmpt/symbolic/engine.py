@@ -12,6 +12,7 @@ from math import prod
 import numpy as np
 import numpy.typing as npt
 
+from clmpt.budget import check_budget
 from clmpt.graph.edges import AnyInts, Bools, EdgeIndex, Ints, expand, positions
 from clmpt.logic.formula import Variable
 from clmpt.symbolic.plan import (
@@ -108,6 +109,7 @@ class _Run:
         """Runs from step `at` on; if a step is too large, once for each part of its rows."""
         for number in range(at, len(self.plan.steps)):
             step = self.plan.steps[number]
+            check_budget()
             if isinstance(step, Check):
                 self.check(step)
             elif isinstance(step, Refuse):
@@ -260,6 +262,7 @@ class _Run:
             start_B, stop_B = start_LB[shortest_B, at_B], stop_LB[shortest_B, at_B]
         if self.too_many(stop_B - start_B):
             return halves(query_B)
+        need_rows(int((stop_B - start_B).sum()), 1)
         row_N, edge_N = expand(start_B, stop_B)
         value_N = self.index.neighbours_X[edge_N]
         table = Bindings(row_N, {step.variable: value_N}, self.engine.edge_cost(edge_N))
@@ -296,6 +299,7 @@ class _Run:
             total += int((stop - start).sum()) * len(asking)
             if total > self.engine.rows_at_once and len(query_B) > 1:
                 return halves(query_B)
+            need_rows(total, 2)
             row, edge = expand(start, stop)
             pairs = (head[row], self.index.neighbours_X[edge])
             cost = self.engine.edge_cost(edge)
@@ -324,6 +328,7 @@ class _Run:
         count_N = stop_N - start_N
         if self.too_many(count_N):
             return in_parts(table, count_N, self.engine.rows_at_once)
+        need_rows(int(count_N.sum()), len(table.columns) + 1)
         edge_N = positions(start_N, count_N)
         grown = table.repeated(count_N, step.start if step.leave else None)
         grown = costlier(grown, self.engine.edge_cost(edge_N))
@@ -339,6 +344,7 @@ class _Run:
         stop_N = np.searchsorted(right_key, left_key, "right")
         if self.too_many(stop_N - start_N):
             return in_parts(left, stop_N - start_N, self.engine.rows_at_once)
+        need_rows(int((stop_N - start_N).sum()), len(left.columns) + len(right.columns))
         row_N, at_N = expand(start_N, stop_N)
         matched = right.take(order[at_N])
         joined = costlier(left.take(row_N), matched.cost_N)
@@ -359,3 +365,9 @@ class _Run:
 
     def too_many(self, count_N: AnyInts) -> bool:
         return len(count_N) > 1 and int(count_N.sum()) > self.engine.rows_at_once
+
+
+def need_rows(rows: int, columns: int) -> None:
+    """Checks the budget before so many rows are made: numbers of 8 bytes, for the columns, the
+    query and the edge."""
+    check_budget(8 * rows * (columns + 2))

@@ -29,7 +29,7 @@ from clmpt.cli.output import (
     show_table,
     tell,
 )
-from clmpt.cli.questions import parse_query, read_query
+from clmpt.cli.questions import chosen_budget, parse_query, read_query
 from clmpt.errors import ClmptError, SettingError
 from clmpt.logic.drawing import DrawnFact, draw_derivations, draw_text
 from clmpt.logic.formula import Atom, Name, Query, Variable, placeholders
@@ -67,12 +67,13 @@ def ask(options: argparse.Namespace) -> int | None:
     )
     if query is None:
         return _answer_many(answerer, options)
-    found = _answer(answerer, query, options)
-    if options.svg:
-        picture = evidence_picture(found) if options.explain else _table_picture(found)
-        with new_file(Path(options.svg)) as scratch:
-            scratch.write_text(picture, encoding="utf-8")
-    _show(found, options)
+    with chosen_budget(options):
+        found = _answer(answerer, query, options)
+        if options.svg:
+            picture = evidence_picture(found) if options.explain else _table_picture(found)
+            with new_file(Path(options.svg)) as scratch:
+                scratch.write_text(picture, encoding="utf-8")
+        _show(found, options)
     return None
 
 
@@ -252,10 +253,11 @@ class _Session:
             self.limit(rest.strip())
         else:
             query = parse_query(line, self.options)
-            found = _answer(self.answerer, query, self.options)
-            if not self.typed and not self.options.json and not self.options.csv:
-                say(clean(str(query)))  # which question this answers
-            _show(found, self.options)
+            with chosen_budget(self.options):
+                found = _answer(self.answerer, query, self.options)
+                if not self.typed and not self.options.json and not self.options.csv:
+                    say(clean(str(query)))  # which question this answers
+                _show(found, self.options)
 
     def draw(self, rest: str) -> None:
         if not rest.strip():

@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 from clmpt.cli.output import TerminalTable, clean, say, show_csv, show_json, show_table
-from clmpt.cli.questions import read_query
+from clmpt.cli.questions import chosen_budget, read_query
 
 
 def solve_query(options: argparse.Namespace) -> None:
@@ -19,7 +19,8 @@ def solve_query(options: argparse.Namespace) -> None:
     query = read_query(options)
     graph = chosen_view(open_graph(options.folder), options.split)
     started = time.perf_counter()
-    found = solve(query, graph)
+    with chosen_budget(options):
+        found = solve(query, graph)
     seconds = time.perf_counter() - started
     rows = sorted(
         (graph.entities.label(entity), graph.entities.names[entity], entity) for entity in found

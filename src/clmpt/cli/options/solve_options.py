@@ -6,6 +6,7 @@ from clmpt.cli.options.option_types import (
     AddCommand,
     add_csv,
     add_folder,
+    add_limits,
     add_query,
     add_splits,
     count,
@@ -24,6 +25,7 @@ def asking_options(command: AddCommand, reasoner: str | None) -> None:  # noqa: 
     add_splits(solve)
     add_csv(solve)
     solve.add_argument("--limit", type=count, metavar="N", help="show at most N answers")
+    add_limits(solve)
 
     draw = command(
         "draw",
