@@ -85,3 +85,18 @@ def test_solve_takes_limits_and_refuses_nonsense(
     with pytest.raises(SystemExit):
         main([*words, "--memory-limit", "much"])
     assert "such as 500M or 2G" in capsys.readouterr().err
+
+
+def test_one_way_to_an_answer_is_enough() -> None:
+    """Three parts that only negations connect: 2,000³ ways to fill six variables, and one for each
+    answer suffices."""
+    ends = np.random.default_rng(0).integers(2000, size=(20_000, 2)).tolist()
+    graph = KnowledgeGraph.from_triples(
+        (f"e{head}", f"r{number % 10}", f"e{tail}") for number, (head, tail) in enumerate(ends)
+    )
+    question = """?a : r0(?a, ?b) & r1(?c, ?d) & r2(?e, ?f) &
+        !r5(?a, ?c) & !exists ?x (r6(?d, ?x) & r3(?x, ?e)) & !r7(?b, ?f)"""
+    with Budget(seconds=100):  # it takes seconds; all of them would take days
+        found = solve(question, graph)
+    # Every negated part misses nearly all pairs, so whoever has an r0 is an answer.
+    assert found == frozenset(graph.index.with_relation(graph.relations.names.find("r0")[0]))

@@ -36,6 +36,7 @@ from clmpt.symbolic.tables import (
     firsts,
     halves,
     in_parts,
+    need_rows,
     sorted_distinct,
 )
 
@@ -72,19 +73,23 @@ class Engine:
 
 
 class _Run:
-    """One plan over one batch. `alive_B` and `cost_B` are None until a step sets them."""
+    """One plan over one batch. `alive_B` and `cost_B` are None until a step sets them. `found_F`
+    has the results so far, as numbers, once a step is run in parts."""
 
     def __init__(self, engine: Engine, plan: Plan, batch: SlotValues) -> None:
         self.engine, self.plan, self.batch = engine, plan, batch
         self.index, self.queries = engine.index, len(batch)
         self.alive_B: Bools | None = None
         self.cost_B: Ints | None = None
+        self.found_F: Ints = np.empty(0, np.int64)
+        self.is_split = False
 
     def result(self) -> Bindings:
         found = [self.closed(table) for table in self.steps(0, {}, np.arange(self.queries))]
         if len(found) == 1:
             return found[0]
-        return self.forget(concatenate(found, self.plan.outputs), self.plan.outputs)
+        costs = self.engine.missing_X is not None
+        return self.forget(concatenate(found, self.plan.outputs, costs), self.plan.outputs)
 
     def closed(self, table: Bindings) -> Bindings:
         if self.alive_B is not None:
@@ -137,8 +142,11 @@ class _Run:
                     else self.join(tables[step.table], tables[step.other])
                 )
                 if isinstance(grown, list):
+                    self.is_split = True
                     for part in grown:
-                        yield from self.steps(number, {**tables, step.table: part}, query_B)
+                        tables = self.still_open({**tables, step.table: part})
+                        if all(map(len, tables.values())):
+                            yield from self.steps(number, dict(tables), query_B)
                     return
                 tables[step.table] = grown
                 if isinstance(step, Join):
@@ -146,7 +154,31 @@ class _Run:
         if self.plan.table is None:
             yield Bindings(query_B, {}, None if self.engine.missing_X is None else 0 * query_B)
         else:
+            self.note_found(tables[self.plan.table])
             yield tables[self.plan.table]
+
+    # --- results of earlier parts -----------------------------------------------------------------
+
+    def result_codes(self, table: Bindings) -> Ints | None:
+        """The result that each row leads to, as a number; None if that is not decided yet."""
+        outputs = self.plan.outputs
+        if not self.is_split or table.cost_N is not None or {*outputs} - {*table.columns}:
+            return None
+        columns = [table.query_N, *(table.columns[variable] for variable in outputs)]
+        return codes(columns, [self.queries, *(self.index.entities for _ in outputs)])
+
+    def note_found(self, table: Bindings) -> None:
+        code_N = self.result_codes(table)
+        if code_N is not None:
+            self.found_F = np.union1d(self.found_F, code_N)
+
+    def still_open(self, tables: dict[int, Bindings]) -> dict[int, Bindings]:
+        """The rows that can add to the results: one way to an answer is enough."""
+        rest = {}
+        for number, table in tables.items():
+            code_N = self.result_codes(table) if len(self.found_F) else None
+            rest[number] = table if code_N is None else table.take(~np.isin(code_N, self.found_F))
+        return rest
 
     # --- steps that keep or drop ------------------------------------------------------------------
 
@@ -365,9 +397,3 @@ class _Run:
 
     def too_many(self, count_N: AnyInts) -> bool:
         return len(count_N) > 1 and int(count_N.sum()) > self.engine.rows_at_once
-
-
-def need_rows(rows: int, columns: int) -> None:
-    """Checks the budget before so many rows are made: numbers of 8 bytes, for the columns, the
-    query and the edge."""
-    check_budget(8 * rows * (columns + 2))

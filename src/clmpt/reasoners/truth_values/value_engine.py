@@ -30,7 +30,7 @@ from clmpt.reasoners.truth_values.value_tables import (
     noisy_or,
     united_values,
 )
-from clmpt.symbolic.engine import SlotValues, need_rows
+from clmpt.symbolic.engine import SlotValues
 from clmpt.symbolic.plan import (
     Check,
     Filter,
@@ -46,6 +46,7 @@ from clmpt.symbolic.plan import (
     is_anchored,
     plan_for,
 )
+from clmpt.symbolic.tables import need_rows
 
 # Shapes: B queries of a batch, N rows of a table, U distinct rows of truth values, E entities
 
