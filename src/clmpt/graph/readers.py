@@ -163,10 +163,14 @@ def _read_file(path: Path, split: str, job: _Import) -> None:
 
 def _not_text(path: Path, encoding: str) -> DataError:
     """The error for a file that is not in the expected encoding, with what may help."""
-    with open_binary(path) as file:
-        start = file.read(4096)
-        file.seek(0)
-        bad = next((n for n, raw in enumerate(file, 1) if not _decodes(raw, encoding)), 1)
+    start, bad = b"", 1
+    try:
+        with open_binary(path) as file:
+            start = file.read(4096)
+            file.seek(0)
+            bad = next((n for n, raw in enumerate(file, 1) if not _decodes(raw, encoding)), 1)
+    except (EOFError, OSError, zlib.error):
+        pass  # it is also cut: that it is not text is enough to know
     if start.startswith((b"\xff\xfe", b"\xfe\xff")):
         way_out = "It looks like UTF-16: pass --encoding utf-16 to 'clmpt import' or 'clmpt fit'."
     elif any(byte < 9 for byte in start):
