@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import time
 from pathlib import Path
 
@@ -46,12 +47,13 @@ def test_memory_is_refused_before_it_is_taken() -> None:
 def test_memory_that_is_held_counts_and_memory_that_was_held_before_does_not() -> None:
     if not memory_in_use():
         pytest.skip("this system does not say how much memory a process holds")
-    before = np.ones(8 * 2**20)  # 64 MiB
-    with Budget(bytes=48 * 2**20):
-        check_budget(bytes_needed=2**20)
-        held = np.ones(5 * 2**20)  # 40 MiB
+    gc.collect()
+    before = np.ones(30 * 2**20)  # 240 MiB
+    with Budget(bytes=200 * 2**20):
+        check_budget(bytes_needed=100 * 2**20)
+        held = np.ones(20 * 2**20)  # 160 MiB
         with pytest.raises(OutOfBudget):
-            check_budget(bytes_needed=20 * 2**20)
+            check_budget(bytes_needed=100 * 2**20)
     assert len(before) + len(held)
 
 

@@ -11,6 +11,7 @@ import pytest
 from clmpt.answering.answerer import Answerer
 from clmpt.cli.main import main
 from clmpt.graph.builder import GraphBuilder
+from tampering import without_checksums
 from toy import random_graph
 
 Captured = pytest.CaptureFixture[str]
@@ -80,7 +81,8 @@ def test_a_report_on_the_terminal_and_in_files(
     assert [line[0] for line in lines[1:]] == ["1p", "2p", "pni*"]
     assert "Easy answers follow from train + valid." in err
     assert "pni (*): A negated group" in err
-    assert {path.name for path in folder.iterdir()} == {"report.md", "report.json", "report.svg"}
+    written = {"report.md", "report.json", "report.svg", "checksums.json"}
+    assert {path.name for path in folder.iterdir()} == written
     stored = json.loads((folder / "report.json").read_text())
     assert main([*command, "--json", "--shapes", "2p"]) == 0
     (only,) = json.loads(capsys.readouterr().out)["queries"]["shapes"]
@@ -233,7 +235,7 @@ def test_folders_that_are_not_models_yet(world: Path, tmp_path: Path, capsys: Ca
     assert "Run the same command again to resume" in said
     moved = tmp_path / "moved"
     shutil.copytree(world / "reasoner", moved)
-    (moved / "run.json").unlink()
+    (without_checksums(moved) / "run.json").unlink()
     assert "Use --graph" in refused(capsys, "ask", str(moved), "?y : r0(e0, ?y)")
     command = _train(world, "new")
     command[command.index("--predictor") + 1] = str(world / "reasoner")

@@ -19,7 +19,8 @@ from clmpt.graph.edges import NO_KEY, EdgeIndex, Ints
 from clmpt.graph.names import NameTable, open_names, save_names
 from clmpt.logic.formula import Id, Name, Placeholder, Query, Symbol
 from clmpt.storage.arrays import open_array, save_array
-from clmpt.storage.files import new_folder, open_json, save_json
+from clmpt.storage.files import open_json, save_json
+from clmpt.storage.sealing import sealed_folder
 
 _FORMAT = "clmpt graph 1"
 _ABOUT = "graph.json"
@@ -130,7 +131,7 @@ class KnowledgeGraph:
 
     def save(self, folder: str | Path) -> None:
         """Writes the folder that `open` reads; never overwrites an existing one."""
-        with new_folder(Path(folder)) as scratch:
+        with sealed_folder(Path(folder)) as scratch:
             for name, array in (
                 ("keys", self.index.keys_K1),
                 ("offsets", self.index.offsets_K2),

@@ -17,7 +17,9 @@ from clmpt.queries.json_lines import write_json_lines
 from clmpt.queries.store import QueryGroup, QuerySet
 from clmpt.sampling.sampler import Protocol, Sampler
 from clmpt.sampling.walks import Grounder
-from clmpt.storage.files import new_file, open_json, refuse_existing, save_json
+from clmpt.storage.checksums import is_there
+from clmpt.storage.files import open_json, refuse_existing, save_json
+from clmpt.storage.sealing import listed_file, make_sealed
 
 Wanted = Sequence[tuple[Query, int]]  # shapes, and how many queries of each
 
@@ -85,8 +87,9 @@ class _Parts:
     def __init__(self, out: Path, settings: dict[str, Any]) -> None:
         self.folder = partial_folder(out)
         note = self.folder / "settings.json"
-        if not note.exists():
-            with new_file(note) as scratch:
+        if not is_there(note):
+            make_sealed(self.folder)
+            with listed_file(note) as scratch:
                 save_json(scratch, settings)
         elif open_json(note) != settings:
             raise DataError(
@@ -98,7 +101,7 @@ class _Parts:
         return self.folder / f"{number}.queries"
 
     def load(self, number: int) -> QueryGroup | None:
-        if not self.path(number).exists():
+        if not is_there(self.path(number)):
             return None
         try:
             (group,) = QuerySet.open(self.path(number)).groups

@@ -1,4 +1,4 @@
-"""The options of import, export, info."""
+"""The options of import, export, check, info."""
 
 from __future__ import annotations
 
@@ -26,6 +26,14 @@ def graph_options(command: AddCommand, reasoner: str | None) -> None:  # noqa: A
     write.add_argument(
         "--out", required=True, metavar="FILE", help="ends in .tsv or .nt, or .gz after that"
     )
+
+    verified = command(
+        "check",
+        "check:check_stored",
+        "compare everything stored in a folder with its checksums: graphs, queries, models, runs",
+        "clmpt check mine",
+    )
+    verified.add_argument("folder", metavar="FOLDER", help="any folder, or a query file")
 
     info = command(
         "info",
