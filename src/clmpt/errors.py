@@ -90,6 +90,10 @@ class DataError(ClmptError):
     """A file or folder that is missing, damaged or not of the expected kind."""
 
 
+class AlreadyFinished(DataError):
+    """A run that was asked for again; there is nothing left to do."""
+
+
 class UnsafePickle(DataError):
     """A pickle of anything but plain containers, numbers and text."""
 

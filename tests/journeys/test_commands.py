@@ -185,7 +185,7 @@ BAD_INPUT = (
     (["info", "NOWHERE"], "no file or folder"),
     (["import", "NOWHERE", "--out", "x"], "No such file"),
     (["import", "FILMS", "FILMS", "--out", "x"], "import it on its own"),
-    (["import", str(FILMS), "--out", "FILMS"], "already exists"),
+    (["import", str(FACTS), "--out", "FILMS"], "already exists"),
     (["import", str(FILMS), "--out", "x", "--columns", "1,2"], "three numbers"),
     (["import", str(FILMS), "--out", "x", "--encoding", "klingon"], "no encoding"),
     (["import", str(FILMS), "--out", "/proc/nope/x"], "cannot be written"),

@@ -125,6 +125,10 @@ def duration(seconds: float) -> str:
     return f"{hours} h {minutes:02} min" if hours else f"{minutes} min {seconds:02} s"
 
 
+def tell_finished(out: Path) -> None:
+    tell(f"{out} is already finished; here is what it contains.")
+
+
 def tell(text: str) -> None:
     """Writes to standard error: for the user at the terminal, even when the output is piped."""
     sys.stderr.write(text + "\n")

@@ -169,6 +169,14 @@ class KnowledgeGraph:
         """What distinguishes this graph from others: a run belongs to one graph."""
         return {"fingerprint": self.fingerprint, "edges": self.checksum}
 
+    def equals(self, other: KnowledgeGraph) -> bool:
+        """Whether another graph has the same names, ids, labels and facts."""
+        labels = [
+            [list(v.labels or ()) for v in (graph.entities, graph.relations)]
+            for graph in (self, other)
+        ]
+        return self.identity == other.identity and labels[0] == labels[1]
+
     @property
     def about(self) -> dict[str, Any]:
         return {

@@ -19,6 +19,7 @@ from clmpt.sampling.sampler import Protocol, Sampler
 from clmpt.sampling.walks import Grounder
 from clmpt.storage.checksums import is_there
 from clmpt.storage.files import open_json, refuse_existing, save_json
+from clmpt.storage.locks import lock_beside
 from clmpt.storage.sealing import listed_file, make_sealed
 
 Wanted = Sequence[tuple[Query, int]]  # shapes, and how many queries of each
@@ -36,9 +37,8 @@ def make_queries(
     """Samples queries into the file `out`, as JSON lines if it ends in .jsonl.
 
     Finished shapes are kept in `partial_folder(out)` until all are done; the same call resumes
-    from them.
+    from them, and opens a file that is finished.
     """
-    refuse_existing(out)
     if len({template for template, _ in wanted}) < len(wanted):
         raise SamplingError("A shape is listed twice.")
     for template, _ in wanted:
@@ -50,9 +50,39 @@ def make_queries(
         "full": list(protocol.full),
         "max_answers": protocol.max_answers,
         "edges": graph.checksum,
+        "asked": [[str(query), count] for query, count in wanted],
     }
-    parts = _Parts(out, {**about, "shapes": [[str(query), count] for query, count in wanted]})
-    about["version"] = clmpt.__version__
+    with lock_beside(out):
+        if (finished := _finished(out, about)) is not None:
+            return finished
+        refuse_existing(out)
+        groups = _sampled(graph, wanted, protocol, _Parts(out, about), seed, workers, progress)
+        made = QuerySet(tuple(groups), {**about, "version": clmpt.__version__})
+        write_queries(made, graph, out)
+        shutil.rmtree(partial_folder(out), ignore_errors=True)
+    return made
+
+
+def _finished(out: Path, about: dict[str, Any]) -> QuerySet | None:
+    """The queries in a file, if they were made with these settings."""
+    if not out.is_file():
+        return None
+    try:
+        found = QuerySet.open(out)
+    except DataError:
+        return None
+    return found if {name: found.about.get(name) for name in about} == about else None
+
+
+def _sampled(
+    graph: KnowledgeGraph,
+    wanted: Wanted,
+    protocol: Protocol,
+    parts: _Parts,
+    seed: int,
+    workers: int,
+    progress: ReportProgress,
+) -> list[QueryGroup]:
     groups, before, total = [], 0, sum(count for _, count in wanted)
     with Sampler(graph, workers) as sampler:
         for number, (template, count) in enumerate(wanted):
@@ -63,10 +93,7 @@ def make_queries(
                 parts.save(number, group)
             groups.append(group)
             before += count
-    made = QuerySet(tuple(groups), about)
-    write_queries(made, graph, out)
-    parts.remove()
-    return made
+    return groups
 
 
 def write_queries(queries: QuerySet, graph: KnowledgeGraph | None, out: Path) -> None:
@@ -111,6 +138,3 @@ class _Parts:
 
     def save(self, number: int, group: QueryGroup) -> None:
         QuerySet((group,)).save(self.path(number))
-
-    def remove(self) -> None:
-        shutil.rmtree(self.folder, ignore_errors=True)

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import clmpt
-from clmpt.errors import DataError
+from clmpt.errors import AlreadyFinished, DataError
 from clmpt.storage.checksums import is_there, verify_file
 from clmpt.storage.files import (
     cannot_write,
@@ -29,10 +29,8 @@ from clmpt.storage.files import (
     refuse_existing,
     save_json,
 )
+from clmpt.storage.locks import lock_on
 from clmpt.storage.sealing import list_file, listed_file, remove_listed, sealed_folder
-
-if sys.platform != "win32":
-    import fcntl
 
 _STATE = "state.safetensors"
 _LOG = "log.jsonl"
@@ -57,7 +55,9 @@ class RunFolder:
         if run is None:
             return cls.create(path, identity, source, fill)
         if run.is_finished:
-            raise DataError(f"'{path}' is already finished. Choose another folder for a new run.")
+            raise AlreadyFinished(
+                f"'{path}' is already finished. Choose another folder for a new run."
+            )
         return run
 
     @classmethod
@@ -100,16 +100,7 @@ class RunFolder:
     @contextmanager
     def alone(self) -> Iterator[None]:
         """A lock on the folder, so that no other process works in it; a kill releases it."""
-        if sys.platform == "win32":
-            yield
-            return
-        with (self.path / _RUN).open("rb") as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
-                raise DataError(
-                    f"Another process is working in '{self.path}'. Wait for it, or stop it."
-                ) from None
+        with lock_on(self.path / _RUN, self.path):
             yield
 
     # --- progress ---------------------------------------------------------------------------------

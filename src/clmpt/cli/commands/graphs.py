@@ -9,22 +9,28 @@ from typing import Any
 
 import numpy as np
 
-from clmpt.cli.output import TerminalTable, say, show_json, show_table
+from clmpt.cli.output import TerminalTable, say, show_json, show_table, tell_finished
 from clmpt.cli.progress_bars import progress_bar
 from clmpt.errors import DataError
 from clmpt.graph.edges import Ints
-from clmpt.graph.knowledge_graph import KnowledgeGraph
+from clmpt.graph.knowledge_graph import KnowledgeGraph, is_stored_graph
 from clmpt.graph.opening import open_graph
 from clmpt.graph.readers import ImportSummary, TextOptions, read_graph
 from clmpt.graph.writers import export_graph
 from clmpt.storage.files import refuse_existing
+from clmpt.storage.locks import lock_beside
 
 
 def import_graph(options: argparse.Namespace) -> None:
     started, out = time.perf_counter(), Path(options.out)
-    refuse_existing(out)
-    graph, summary = read_sources(options)
-    graph.save(out)
+    if not is_stored_graph(out):
+        refuse_existing(out)
+    with lock_beside(out):
+        graph, summary = read_sources(options)
+        if is_stored_graph(out) and KnowledgeGraph.open(out).equals(graph):
+            tell_finished(out)
+        else:
+            graph.save(out)
     seconds = time.perf_counter() - started
     document = {**_counts(graph), "files": summary.files, "seconds": round(seconds, 2)}
     document |= {"labels": summary.labels, "literals left out": summary.literals}

@@ -7,7 +7,7 @@ import re
 import time
 from pathlib import Path
 
-from clmpt.cli.output import TerminalTable, clean, say, show_json, show_table, tell
+from clmpt.cli.output import TerminalTable, clean, say, show_json, show_table, tell, tell_finished
 from clmpt.cli.progress_bars import progress_bar
 from clmpt.compute.processors import available_processors
 from clmpt.errors import DataError, SamplingError
@@ -30,7 +30,7 @@ from clmpt.symbolic.verification import verify_group
 
 def sample_queries(options: argparse.Namespace) -> None:
     started, out = time.perf_counter(), Path(options.out)
-    refuse_existing(out)
+    is_repeated = out.exists()
     graph = open_graph(options.folder)
     protocol = _protocol(graph, options)
     wanted = [_wanted(text, options.count) for text in options.shapes]
@@ -41,6 +41,8 @@ def sample_queries(options: argparse.Namespace) -> None:
     except KeyboardInterrupt:
         tell(f"Stopped. The same command resumes; to start again remove '{partial_folder(out)}'.")
         raise
+    if is_repeated:
+        tell_finished(out)
     _show_groups(made, options, out, time.perf_counter() - started, wanted)
 
 

@@ -16,6 +16,7 @@ from clmpt.cli.output import (
     show_json,
     show_table,
     tell,
+    tell_finished,
 )
 from clmpt.cli.progress_bars import stage_bars
 from clmpt.compute.devices import find_device
@@ -65,6 +66,9 @@ def reproduce_experiment(options: argparse.Namespace) -> None:
         _show_plan(recipe, graph, data, out, workers)
         return
     begin_experiments(graph, data, out)
+    stages = experiment_stages(recipe, graph, data, out, workers)
+    if all(stage.is_done for stage in stages):
+        tell_finished(out)
     _show_plan(recipe, graph, data, out, workers, to_error=options.json)
     try:
         with memory_named(), stage_bars() as show:
