@@ -14,6 +14,7 @@ from clmpt.storage.run_folder import is_begun, is_finished, source_of
 from clmpt.storage.sealing import listed_file
 
 REASONER = "reasoner"  # in a fitted model's folder, next to its graph
+PREDICTOR = "predictor"
 CHOICE = "choice.json"  # which of its reasoners answers
 
 
@@ -27,6 +28,12 @@ def weights_in(folder: str | Path) -> Path:
     if not is_reasoner(folder / REASONER):
         raise DataError(f"'{folder}' is damaged: it has no model. Run the command again.")
     return folder / REASONER
+
+
+def predictor_in(folder: str | Path) -> Path:
+    """The link predictor in a folder: the folder itself, or a subfolder of a fitted model."""
+    inside = Path(folder) / PREDICTOR
+    return inside if is_predictor(inside) else weights_in(folder)
 
 
 def choice_in(folder: str | Path) -> str | None:

@@ -72,9 +72,11 @@ def _print(table: TerminalTable, console: Console, box: Box | None = None) -> No
 
 
 def show_csv(headers: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+    """Rows below headers; without headers, further rows of the same table."""
     writer = csv.writer(sys.stdout, lineterminator="\n")
     show = (lambda cell: clean(str(cell))) if sys.stdout.isatty() else str
-    writer.writerows([[show(cell) for cell in row] for row in (headers, *rows)])
+    lines = (headers, *rows) if headers else rows
+    writer.writerows([[show(cell) for cell in row] for row in lines])
 
 
 def _is_numeric(cell: object) -> bool:

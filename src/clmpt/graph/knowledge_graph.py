@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import unicodedata
 import zlib
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -55,9 +56,9 @@ class Vocabulary:
                 f"The placeholder ${symbol.name} has no value",
                 "A shape is not a query yet: replace its placeholders with names",
             )
-        found = self.names.find(symbol.text)
+        found = _found(self.names, symbol.text)
         if not found and self.labels and symbol.text:
-            found = self.labels.find(symbol.text) or self._ending_in(symbol.text)
+            found = _found(self.labels, symbol.text) or self._ending_in(symbol.text)
             if len(found) > 1:
                 names = [self.names[number] for number in found[:_LISTED]]
                 raise AmbiguousName(self.kind, symbol.text, names, len(found), symbol.position)
@@ -77,6 +78,15 @@ class Vocabulary:
     def suggestions(self, text: str) -> list[str]:
         near = [*(self.labels.closest(text) if self.labels else []), *self.names.closest(text)]
         return list(dict.fromkeys(name for name in near if name))[:3]
+
+
+def _found(table: NameTable, text: str) -> list[int]:
+    """The ids of a text as it is, or else in one of the two normal forms of Unicode: é may be
+    written as one character or as two."""
+    found = table.find(text)
+    for form in () if found or text.isascii() else ("NFC", "NFD"):
+        found = found or table.find(unicodedata.normalize(form, text))
+    return found
 
 
 @dataclass(frozen=True)

@@ -39,6 +39,7 @@ RDF_SUFFIXES = {
 }
 TEXT_SUFFIXES = {".tsv": "\t", ".csv": ",", ".txt": None, ".tab": "\t"}
 LONGEST_LINE = 1_000_000
+_SHOWN = 3  # unused labels that a message names
 LABEL = "http://www.w3.org/2000/01/rdf-schema#label"
 
 _HEADERS = (
@@ -67,6 +68,13 @@ class ImportSummary:
     labels: int = 0
     quoted: int = 0
     headers: list[str] = field(default_factory=list)
+    unused_labels: int = 0  # in files of labels, for names that are not in the graph
+    unused_names: list[str] = field(default_factory=list)  # the first few of them
+
+    def count_unused(self, name: str) -> None:
+        self.unused_labels += 1
+        if len(self.unused_names) < _SHOWN:
+            self.unused_names.append(name)
 
 
 @dataclass
@@ -103,6 +111,8 @@ def read_graph(
     for table in labels:
         for name, label in read_labels(Path(table), job.options.encoding):
             job.builder.label(name, label)
+            if not job.builder.knows(name):
+                job.summary.count_unused(name)
     job.summary.labels = len(job.builder.labels)
     return job.builder.build(), job.summary
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -33,9 +34,11 @@ def make_queries(
     seed: int = 0,
     workers: int = 1,
     progress: ReportProgress = silent,
+    names: Mapping[Query, str] | None = None,
 ) -> QuerySet:
     """Samples queries into the file `out`, as JSON lines if it ends in .jsonl.
 
+    A shape is called by its formula, or as `names` says.
     Finished shapes are kept in `partial_folder(out)` until all are done; the same call resumes
     from them, and opens a file that is finished.
     """
@@ -51,12 +54,15 @@ def make_queries(
         "max_answers": protocol.max_answers,
         "edges": graph.checksum,
         "asked": [[str(query), count] for query, count in wanted],
+        "names": sorted((names or {}).values()),
     }
     with lock_beside(out):
         if (finished := _finished(out, about)) is not None:
             return finished
         refuse_existing(out)
         groups = _sampled(graph, wanted, protocol, _Parts(out, about), seed, workers, progress)
+        called = {**{group.template: group.name for group in groups}, **(names or {})}
+        groups = [replace(group, name=called[group.template]) for group in groups]
         made = QuerySet(tuple(groups), {**about, "version": clmpt.__version__})
         write_queries(made, graph, out)
         shutil.rmtree(partial_folder(out), ignore_errors=True)

@@ -130,16 +130,19 @@ def _show_plan(
         tell(f"The recipe is for {title}, but this graph differs: {'; '.join(differ)}.")
     device = find_device(recipe.training.device)
     peak = idle_peak() if device.type == "cpu" else None
-    left = 0.0
+    left, memory = 0.0, 0.0
     for stage in experiment_stages(recipe, graph, data, out, workers):
         state = "done" if stage.is_done else "started" if stage.is_begun else "to do"
         if peak and not stage.is_done:
             left += stage.work.seconds(peak)
+            memory = max(memory, stage.work.memory)
             takes = duration(stage.work.seconds(peak))
             state = f"started, about {takes} at most" if stage.is_begun else f"about {takes}"
         say_it(f"  {stage.name:<20}{state}")
     if left:
         say_it(f"About {duration(left)} in total on an idle processor, less with official queries.")
+    if memory:
+        say_it(f"About {memory / 2**30:.1f} GB of memory at most.")
     if not peak:
         say_it(f"No estimate for {device}; the progress bars show the time left.")
 

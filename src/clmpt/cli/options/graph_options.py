@@ -37,9 +37,9 @@ def graph_options(command: AddCommand, reasoner: str | None) -> None:  # noqa: A
 
     info = command(
         "info",
-        "graphs:info",
-        "summarise a graph: counts, largest relations, degrees",
+        "info:info",
+        "summarise a graph (counts, largest relations, degrees) or a model (training, figures)",
         "clmpt info films",
     )
-    add_folder(info)
+    info.add_argument("folder", metavar="FOLDER", help="a graph, or a model of any kind")
     info.add_argument("--top", type=count, default=10, metavar="N", help="relations to list")
