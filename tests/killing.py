@@ -57,13 +57,15 @@ def killed_when(condition: Callable[[], object], command: Sequence[str], later: 
     assert process.returncode == -signal.SIGKILL, "it ended before it could be killed"
 
 
-def interrupted_when(condition: Callable[[], object], command: Sequence[str]) -> str:
-    """Starts a command, interrupts it with Ctrl-C, and returns its standard error."""
+def interrupted_when(
+    condition: Callable[[], object], command: Sequence[str], number: int = signal.SIGINT
+) -> str:
+    """Starts a command, interrupts it with Ctrl-C or SIGTERM, and returns its standard error."""
     process = started(command)
     wait_for(condition, process)
-    process.send_signal(signal.SIGINT)
+    process.send_signal(number)
     _, said = process.communicate(timeout=_LONGEST)
-    assert process.returncode == 130, said
+    assert process.returncode == 128 + number, said
     assert "Traceback" not in said
     return said
 

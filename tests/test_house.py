@@ -24,7 +24,7 @@ FILES = [
     for path in sorted((ROOT / folder).rglob("*.py"))
 ]
 ROOMS = sorted(path.parent for path in PACKAGE.glob("*/__init__.py"))
-IN_ROOT = {"__init__", "__main__", "errors", "progress", "registry", "settings"}
+IN_ROOT = {"__init__", "__main__", "budget", "errors", "progress", "registry", "settings"}
 
 
 def name_of(path: Path) -> str:

@@ -25,6 +25,7 @@ from clmpt.reasoners.reasoner_folder import open_reasoner
 from clmpt.training.runs import pretrain, train
 from clmpt.training.trainer import Trainer
 from small_training import predictor, queries, settings, valid_graph
+from tampering import without_checksums
 
 Captured = pytest.CaptureFixture[str]
 NOISY, SCALED = "own_models:Noisy", "own_models:Scaled"
@@ -96,7 +97,7 @@ def test_a_forged_number_of_layers_is_rejected_at_once(tmp_path: Path) -> None:
     graph = valid_graph()
     chosen = read_reasoning({"heads": 2, "feed_forward": 8, "encoder_layers": 1})
     list(train(graph, predictor(), queries(graph), chosen, settings(epochs=1), tmp_path / "run"))
-    about = tmp_path / "run" / "reasoner.json"
+    about = without_checksums(tmp_path / "run") / "reasoner.json"
     document = json.loads(about.read_text())
     document["reasoning"]["encoder_layers"] = 10**9
     about.write_text(json.dumps(document))
@@ -112,6 +113,9 @@ def test_files_of_two_checkpoints_are_not_taken_for_one(tmp_path: Path) -> None:
         list(train(graph, predictor(seed), queries(graph), chosen, given, tmp_path / name))
     other = (tmp_path / "two" / "predictor.safetensors").read_bytes()
     (tmp_path / "one" / "predictor.safetensors").write_bytes(other)
+    with pytest.raises(DataError, match="its checksum is wrong"):
+        open_reasoner(tmp_path / "one", graph)
+    without_checksums(tmp_path / "one")
     with pytest.raises(DataError, match="the predictor is another one"):
         open_reasoner(tmp_path / "one", graph)
 

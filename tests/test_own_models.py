@@ -27,6 +27,7 @@ from clmpt.storage.run_folder import read_log, read_summary
 from clmpt.training.runs import train
 from own_models import Boxes, Known
 from small_training import predictor, queries, settings, valid_graph
+from tampering import without_checksums
 
 Captured = pytest.CaptureFixture[str]
 OWN = ["own_models:Boxes", "own_models:Known", "own_models:Both"]
@@ -135,7 +136,8 @@ def test_a_folder_cannot_import_untrusted_code(
     evil = tmp_path / "path" / "evil_module.py"
     evil.parent.mkdir()
     evil.write_text("raise SystemExit('this ran')")
-    about, weights = tmp_path / "run" / "reasoner.json", tmp_path / "run" / "weights.safetensors"
+    folder = without_checksums(tmp_path / "run")
+    about, weights = folder / "reasoner.json", folder / "weights.safetensors"
     tensors, header = open_tensors(weights)
     monkeypatch.syspath_prepend(str(evil.parent))
     for name in ("evil_module:Model", "os:system", "evil_module", "os", "clmpt"):

@@ -160,6 +160,8 @@ def test_labels_can_come_from_a_table(tmp_path: Path) -> None:
         ("x.tsv.gz", gzip.compress(b"a\tr\tb\n", mtime=0)[:10] + b"\xff" * 40, "to the end"),
         ("x.tsv.gz", gzip.compress(b"a\tr\tb\n" * 1000, mtime=0)[:40], "cannot be read to the end"),
         ("x.bin", b"a\tr\tb", "unknown file extension"),
+        # Cut, and not UTF-8 before that: the search for the bad line meets the end.
+        ("x.tsv.gz", gzip.compress(b"\xff" * 100_000, mtime=0)[:-9], "not utf-8"),
         ("x.tsv.gz", gzip.compress(b"a\tr\t" + b"b" * 2_000_000, mtime=0), "line 1 is longer"),
         ("x.nt", b"<a> <b> nonsense", "line 1"),
         ("x.ttl", b"@prefix : <http://e/> . :a :b", "is not Turtle"),

@@ -85,6 +85,15 @@ def test_attacks_are_rejected_and_run_nothing(
         (b"\x80\x04" + b"(" * 1_000_000 + b".", "nested more than"),
         (b"\x80\x04K\x01r\x00\x00\x00\x04.", "memo index"),
         (b"\x80\x04]q\x00" + b"h\x00\x85q\x00" * 1000 + b".", "nested more than"),
+        # A tuple of twice the tuple before, 31 times: 2³¹ values when it is hashed as a key.
+        (b"\x80\x04})" + b"q\x00h\x00\x86" * 31 + b"K\x01s.", "over and over"),
+        (b"\x80\x04}(" + b")" + b"q\x00h\x00\x86" * 29 + b"\x91K\x01s.", "over and over"),
+        # The same with lists, from the outermost to the innermost.
+        (
+            b"\x80\x04]q\x00" + b"".join(b"h%c]q%ca" % (n, n + 1) for n in range(30)) + b".",
+            "complete already",
+        ),
+        (b"\x80\x04]q\x00h\x00a.", "complete already"),  # a list in itself
     ],
 )
 def test_bombs_are_rejected_before_they_are_built(tmp_path: Path, data: bytes, words: str) -> None:

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+_LONGEST = 80  # characters of a name in a message
+
 
 @dataclass(frozen=True, slots=True)
 class Position:
@@ -19,6 +21,15 @@ class Position:
     def __str__(self) -> str:
         where = f"column {self.column}"
         return where if self.line == 1 else f"line {self.line}, {where}"
+
+
+def cut(name: str) -> str:
+    """A name for a message: a long one is cut.
+
+    >>> cut("x" * 100_000)[79:]
+    'x… (100,000 characters)'
+    """
+    return name if len(name) <= _LONGEST else f"{name[:_LONGEST]}… ({len(name):,} characters)"
 
 
 class ClmptError(Exception):
@@ -58,11 +69,11 @@ class UnknownName(QueryError):
         self, kind: str, name: str, near: Sequence[str] = (), position: Position | None = None
     ) -> None:
         self.kind, self.name, self.near = kind, name, tuple(near)
-        quoted = [f"'{other}'" for other in near]
+        quoted = [f"'{cut(other)}'" for other in near]
         hint = (
             f"Did you mean {' or '.join(quoted)}?" if quoted else f"The graph has no such {kind}."
         )
-        super().__init__(f"Unknown {kind} '{name}'", hint, position)
+        super().__init__(f"Unknown {kind} '{cut(name)}'", hint, position)
 
 
 class AmbiguousName(QueryError):
@@ -77,10 +88,10 @@ class AmbiguousName(QueryError):
         position: Position | None = None,
     ) -> None:
         self.kind, self.name, self.candidates = kind, name, tuple(candidates)
-        shown = ", ".join(f"'{candidate}'" for candidate in candidates)
+        shown = ", ".join(f"'{cut(candidate)}'" for candidate in candidates)
         more = f" and {total - len(candidates)} more" if total > len(candidates) else ""
         super().__init__(
-            f"Ambiguous label '{name}': {total} {kind} names share it",
+            f"Ambiguous label '{cut(name)}': {total} {kind} names share it",
             f"Use one of these instead: {shown}{more}.",
             position,
         )
@@ -88,6 +99,10 @@ class AmbiguousName(QueryError):
 
 class DataError(ClmptError):
     """A file or folder that is missing, damaged or not of the expected kind."""
+
+
+class AlreadyFinished(DataError):
+    """A run that was asked for again; there is nothing left to do."""
 
 
 class UnsafePickle(DataError):
@@ -108,6 +123,13 @@ class SettingError(ClmptError):
 
 class WrongGraph(DataError):
     """A model that was made for a graph with different names."""
+
+
+class OutOfBudget(ClmptError):
+    """Work that was stopped because it exceeded its limit of time or memory."""
+
+    def __init__(self, limit: str) -> None:
+        super().__init__(f"It would exceed {limit}. Ask for less, or allow more.")
 
 
 class TrainingError(ClmptError):

@@ -17,6 +17,7 @@ from clmpt.cli.main import main
 from clmpt.progress import Progress
 from killing import killed_when
 from small_fit import STAGES, TABLES, fit_words
+from tampering import without_checksums
 
 Captured = pytest.CaptureFixture[str]
 
@@ -31,7 +32,7 @@ def refused(capsys: Captured, *arguments: str) -> str:
 
 def files_of(folder: Path) -> dict[str, bytes]:
     """The files of a fit, without dates and timings."""
-    moments = ("run.json", "finished.json", "log.jsonl", "cost.json")
+    moments = ("run.json", "finished.json", "log.jsonl", "cost.json", "checksums.json")
     return {
         str(path.relative_to(folder)): path.read_bytes()
         for path in sorted(folder.rglob("*"))
@@ -234,7 +235,7 @@ def test_missing_parts_are_recreated_or_reported(
 
 def test_an_unfinished_model_is_rejected(fitted: Path, tmp_path: Path, capsys: Captured) -> None:
     shutil.copytree(fitted / "model", tmp_path / "half")
-    (tmp_path / "half" / "finished.json").unlink()
+    (without_checksums(tmp_path / "half") / "finished.json").unlink()
     said = refused(capsys, "ask", str(tmp_path / "half"), "?y : r0(e0, ?y)")
     assert "is not finished. Run the same command again to resume it" in said
 

@@ -12,6 +12,7 @@ import torch
 
 from clmpt.cli.main import main
 from clmpt.graph.builder import GraphBuilder
+from tampering import without_checksums
 from toy import random_graph
 
 Captured = pytest.CaptureFixture[str]
@@ -92,7 +93,7 @@ def test_malformed_logs_are_shown_as_far_as_possible(
 def test_a_damaged_run_file_gives_no_traceback(
     content: str, trained: str, graph: str, capsys: Captured
 ) -> None:
-    (Path(trained) / "run.json").write_text(content)
+    (without_checksums(Path(trained)) / "run.json").write_text(content)
     refused(capsys, "evaluate", trained, "--links")
     refused(capsys, "pretrain", graph, "--out", trained, *QUICK)
 
@@ -147,8 +148,13 @@ def test_evaluate_needs_something_to_evaluate_on(trained: str, capsys: Captured)
     assert "--links" in refused(capsys, "evaluate", trained)
 
 
-def test_a_run_is_not_overwritten(trained: str, graph: str, capsys: Captured) -> None:
-    assert "already finished" in refused(capsys, "pretrain", graph, "--out", trained, *QUICK)
+def test_a_finished_run_is_not_repeated(trained: str, graph: str, capsys: Captured) -> None:
+    weights = (Path(trained) / "weights.safetensors").read_bytes()
+    assert main(["pretrain", graph, "--out", trained, *QUICK]) == 0
+    shown = capsys.readouterr()
+    assert "already finished" in shown.err
+    assert "Next: clmpt evaluate" in shown.out
+    assert (Path(trained) / "weights.safetensors").read_bytes() == weights
     other = [*QUICK[:-2], "--device", "cpu", "--seed", "9"]
     assert "seed: 0 there, 9 here" in refused(capsys, "pretrain", graph, "--out", trained, *other)
 

@@ -35,7 +35,7 @@ from clmpt.reasoners.reasoner_folder import (
     replace_reasoner,
     save_calibrations,
 )
-from clmpt.storage.files import new_folder
+from clmpt.storage.sealing import sealed_folder
 
 _ANSWERS = 10  # by default
 
@@ -78,7 +78,7 @@ class Answerer:
             raise DataError("Only a trained reasoner can be saved with its graph.")
         if self.asked.new:
             raise DataError("The graph is newer than the model. Update it with 'clmpt fit' first.")
-        with new_folder(Path(folder)) as scratch:
+        with sealed_folder(Path(folder)) as scratch:
             self.graph.save(scratch / GRAPH)
             (scratch / REASONER).mkdir()
             StoredNames.of(self.graph).save(scratch / REASONER)

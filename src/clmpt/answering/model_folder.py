@@ -8,10 +8,13 @@ from clmpt.errors import DataError
 from clmpt.graph.opening import GRAPH
 from clmpt.predictors.predictor_folder import is_predictor
 from clmpt.reasoners.reasoner_folder import is_reasoner
-from clmpt.storage.files import new_file, open_json, save_json
+from clmpt.storage.checksums import is_there
+from clmpt.storage.files import open_json, save_json
 from clmpt.storage.run_folder import is_begun, is_finished, source_of
+from clmpt.storage.sealing import listed_file
 
 REASONER = "reasoner"  # in a fitted model's folder, next to its graph
+PREDICTOR = "predictor"
 CHOICE = "choice.json"  # which of its reasoners answers
 
 
@@ -27,10 +30,16 @@ def weights_in(folder: str | Path) -> Path:
     return folder / REASONER
 
 
+def predictor_in(folder: str | Path) -> Path:
+    """The link predictor in a folder: the folder itself, or a subfolder of a fitted model."""
+    inside = Path(folder) / PREDICTOR
+    return inside if is_predictor(inside) else weights_in(folder)
+
+
 def choice_in(folder: str | Path) -> str | None:
     """The reasoner that `fit` found best; None for other folders."""
     path = Path(folder) / CHOICE
-    if not path.exists():
+    if not is_there(path):
         return None
     chosen = open_json(path)
     if not isinstance(chosen, dict) or not isinstance(chosen.get("reasoner"), str):
@@ -39,7 +48,7 @@ def choice_in(folder: str | Path) -> str | None:
 
 
 def save_choice(folder: Path, reasoner: str) -> None:
-    with new_file(folder / CHOICE) as scratch:
+    with listed_file(folder / CHOICE) as scratch:
         save_json(scratch, {"reasoner": reasoner})
 
 

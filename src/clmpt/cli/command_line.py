@@ -31,6 +31,13 @@ class _Parser(argparse.ArgumentParser):
         stop = "" if message.endswith("?") else "."
         self.exit(2, f"{self.prog}: {message}{stop} See '{self.prog} --help'.\n")
 
+    def options_of(self, command: str) -> list[str]:
+        """The options that a command takes, such as '--json'."""
+        for action in self._actions:
+            if isinstance(action, argparse._SubParsersAction) and command in action.choices:
+                return list(action.choices[command]._option_string_actions)
+        return []
+
 
 def parse_arguments(arguments: Sequence[str]) -> argparse.Namespace:
     """The parsed options; no arguments print the help. Options may come before a question."""
@@ -42,20 +49,23 @@ def parse_arguments(arguments: Sequence[str]) -> argparse.Namespace:
     if rest and vars(options).get("query", "") is None and not rest[0].startswith("-"):
         options.query = rest.pop(0)  # argparse gives up an optional argument at the first option
     if rest:
-        parser.exit(2, f"clmpt: {_unknown(rest[0], options)} See 'clmpt {arguments[0]} --help'.\n")
+        told = _unknown(rest[0], parser.options_of(arguments[0]), options)
+        parser.exit(2, f"clmpt: {told} See 'clmpt {arguments[0]} --help'.\n")
     if vars(options).get("csv") and options.json:
         parser.exit(2, "clmpt: --json and --csv cannot be used together.\n")
     return options
 
 
-def _unknown(word: str, options: argparse.Namespace) -> str:
-    names = [f"--{name.replace('_', '-')}" for name in vars(options)]
+def _unknown(word: str, names: Sequence[str], options: argparse.Namespace) -> str:
+    name = word.partition("=")[0].removeprefix("--")
+    if word.startswith("--") and name in vars(options) and f"--{name}" not in names:
+        return f"Unexpected argument '{word}'. Give the {name} by itself, without '--{name}'."
     near = get_close_matches(word, names, 1)
     hint = f" Did you mean '{near[0]}'?" if near else ""
     return f"Unexpected argument '{word}'.{hint}"
 
 
-def command_parser(reasoner: str | None = None) -> argparse.ArgumentParser:
+def command_parser(reasoner: str | None = None) -> _Parser:
     """All commands. With a reasoner, `train` takes its settings as options and loads its class."""
     parser = _Parser(
         "clmpt", description=_DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter

@@ -11,9 +11,9 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from clmpt.cli.output import duration, say, show_json, tell
+from clmpt.cli.output import duration, say, show_json, tell, tell_finished
 from clmpt.cli.progress_bars import progress_bar
-from clmpt.errors import SettingError
+from clmpt.errors import AlreadyFinished, SettingError
 from clmpt.experiments.recipes import Tables, read_recipe
 from clmpt.progress import Progress
 from clmpt.storage.run_folder import read_summary
@@ -33,6 +33,8 @@ def run_to_the_end(
     try:
         with memory_named():
             _show_steps(steps)
+    except AlreadyFinished:
+        tell_finished(out)
     except KeyboardInterrupt:
         tell(f"Stopped. Run the same command again to resume '{out}'.")
         raise

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 import sys
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from importlib import import_module
 from io import TextIOWrapper
 
@@ -19,7 +22,8 @@ _THREADS = {"OMP_WAIT_POLICY": "PASSIVE", "GOMP_SPINCOUNT": "5000"}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs a command. 0: done; 1: a check failed; 2: bad input; 130: stopped by Ctrl-C."""
+    """Runs a command. 0: done; 1: a check failed; 2: bad input; 130: stopped by Ctrl-C; 143: by
+    SIGTERM, which stops it in the same way."""
     for name, value in _THREADS.items():
         os.environ.setdefault(name, value)
     os.environ.setdefault("OMP_NUM_THREADS", str(available_processors()))
@@ -30,12 +34,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
             )  # a terminal that lacks a character still shows the rest
     try:
         options = parse_arguments(sys.argv[1:] if arguments is None else arguments)
-        return int(_command(options.run)(options) or 0)
+        with _terminable():
+            return int(_command(options.run)(options) or 0)
     except ClmptError as error:
         return _refused(str(error))
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as stop:
         sys.stderr.write("clmpt: stopped.\n")
-        return 130
+        return 143 if isinstance(stop, _Terminated) else 130
     except BrokenPipeError:  # the reader of our output is gone
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
@@ -44,6 +49,27 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _refused(f"{what}{error.strerror or error}.")
     except MemoryError:
         return _refused("Out of memory.")
+
+
+class _Terminated(KeyboardInterrupt):
+    """SIGTERM, where it is handled like Ctrl-C."""
+
+
+def _terminate(number: int, frame: object) -> None:  # noqa: ARG001
+    raise _Terminated
+
+
+@contextmanager
+def _terminable() -> Iterator[None]:
+    """SIGTERM stops the block as Ctrl-C does, so that whatever saves or tidies up still does."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, _terminate)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _refused(reason: str) -> int:

@@ -72,9 +72,11 @@ def _print(table: TerminalTable, console: Console, box: Box | None = None) -> No
 
 
 def show_csv(headers: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+    """Rows below headers; without headers, further rows of the same table."""
     writer = csv.writer(sys.stdout, lineterminator="\n")
     show = (lambda cell: clean(str(cell))) if sys.stdout.isatty() else str
-    writer.writerows([[show(cell) for cell in row] for row in (headers, *rows)])
+    lines = (headers, *rows) if headers else rows
+    writer.writerows([[show(cell) for cell in row] for row in lines])
 
 
 def _is_numeric(cell: object) -> bool:
@@ -123,6 +125,10 @@ def duration(seconds: float) -> str:
     minutes, seconds = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours} h {minutes:02} min" if hours else f"{minutes} min {seconds:02} s"
+
+
+def tell_finished(out: Path) -> None:
+    tell(f"{out} is already finished; here is what it contains.")
 
 
 def tell(text: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 
+from clmpt.budget import Budget
 from clmpt.logic.formula import Limits, Query
 from clmpt.logic.parser import parse
 from clmpt.logic.shapes import SHAPES, shape
@@ -25,3 +26,8 @@ def parse_query(text: str, options: argparse.Namespace) -> Query:
     if text in SHAPES:
         return shape(text)
     return parse(text, Limits(atoms=options.max_atoms, disjuncts=options.max_alternatives))
+
+
+def chosen_budget(options: argparse.Namespace) -> Budget:
+    """The limits of time and memory for one question, from the command line."""
+    return Budget(options.time_limit, options.memory_limit)

@@ -16,7 +16,9 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from clmpt.errors import DataError
-from clmpt.storage.files import cannot_write, new_file
+from clmpt.storage.checksums import verify_file
+from clmpt.storage.files import cannot_write
+from clmpt.storage.sealing import listed_file
 
 _NOT_NUMBERS = ("I64", "I32", "BOOL")  # tables of ids, not parameters
 
@@ -29,7 +31,7 @@ def save_tensors(path: Path, tensors: Mapping[str, Tensor], about: Mapping[str, 
         if tensor.numel() and tensor.data_ptr() in seen:
             plain[name] = tensor.clone()
         seen.add(tensor.data_ptr())
-    with new_file(path) as scratch:
+    with listed_file(path) as scratch:
         try:
             save_file(plain, scratch, {"clmpt": json.dumps(about)})
         except SafetensorError as error:  # a full disk, most likely
@@ -39,6 +41,7 @@ def save_tensors(path: Path, tensors: Mapping[str, Tensor], about: Mapping[str, 
 
 
 def open_tensors(path: Path, way_out: str = "") -> tuple[dict[str, Tensor], dict[str, Any]]:
+    verify_file(path, way_out)
     try:
         with safe_open(path, "pt") as file:
             about = json.loads((file.metadata() or {}).get("clmpt", "{}"))

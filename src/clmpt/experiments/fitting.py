@@ -14,7 +14,7 @@ from typing import Any
 
 from clmpt.answering.answerer import Answerer
 from clmpt.answering.asked_model import BEAM_SEARCH
-from clmpt.answering.model_folder import CHOICE, REASONER, choice_in, save_choice
+from clmpt.answering.model_folder import CHOICE, PREDICTOR, REASONER, choice_in, save_choice
 from clmpt.experiments.costs import (
     BEAM_ROWS,
     Work,
@@ -38,7 +38,6 @@ from clmpt.experiments.stage_builders import (
     report_stages,
 )
 from clmpt.experiments.updating import (
-    PREDICTOR,
     Previous,
     exchange,
     finish_exchange,

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from clmpt.errors import DataError
+from clmpt.storage.checksums import MANIFEST
 from clmpt.storage.files import open_json
 
 VARIANTS = "variants"
@@ -49,8 +50,9 @@ def variants_in(folder: Path, leave_out: LeaveOut = refuse) -> list[Variant]:
     """The finished experiments in a folder, oldest first."""
     found = []
     for path in sorted((folder / VARIANTS).glob("*.json")):
-        with or_else(leave_out):
-            found.append(read_variant(path))
+        if path.name != MANIFEST:
+            with or_else(leave_out):
+                found.append(read_variant(path))
     return sorted(found, key=lambda variant: variant.done)
 
 

@@ -49,8 +49,9 @@ from clmpt.progress import ReportProgress, silent
 from clmpt.reasoners.model import read_reasoning
 from clmpt.registry import REASONERS
 from clmpt.settings import Pretraining, Reasoning, Training, read_table, without_device
-from clmpt.storage.files import clear_unfinished, new_file, save_json
+from clmpt.storage.files import clear_unfinished, save_json
 from clmpt.storage.run_folder import RunFolder, provenance
+from clmpt.storage.sealing import listed_file, make_sealed
 
 _FOLDERS = ("queries", "predictors", "reasoners", "reports", VARIANTS)
 _SLUG = 60  # characters of a variant's name in file names
@@ -301,6 +302,7 @@ def _record(
             "done": datetime.now(timezone.utc).isoformat(timespec="microseconds"),
             "graph_differs": graph_differs(recipe, graph),
         }
-        with new_file(path) as scratch:
+        make_sealed(path.parent)
+        with listed_file(path) as scratch:
             save_json(scratch, document)
     return read_variant(path)

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from clmpt.answering.model_folder import REASONER
+from clmpt.answering.model_folder import PREDICTOR, REASONER
 from clmpt.errors import DataError
 from clmpt.experiments.fit_settings import FitSettings
 from clmpt.experiments.recipes import Fitting
@@ -36,7 +36,6 @@ from clmpt.reasoners.reasoner_folder import StoredWeights, open_weights
 from clmpt.settings import Pretraining, Training, read_table
 from clmpt.storage.run_folder import identity_of, is_begun, is_finished
 
-PREDICTOR = "predictor"
 _TABLES = ("fitting", "pretraining", "reasoning", "training")
 _EPOCHS, _STEPS = 3, 4  # an update has one in so many of them
 

@@ -54,6 +54,10 @@ class GraphBuilder:
         """Adds a label for the entity or relation with this name; the first one wins."""
         self.labels.setdefault(name, label)
 
+    def knows(self, name: str) -> bool:
+        """Whether an entity or a relation has this name."""
+        return name in self.entity_ids or name in self.relation_ids
+
     def build(self) -> KnowledgeGraph:
         splits = tuple(dict.fromkeys([*self.rows, *self.blocks]))
         if not splits:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import unicodedata
 import zlib
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -20,7 +21,8 @@ from clmpt.graph.names import Aliases, NameTable, open_names, save_names
 from clmpt.graph.rdf_statements import RdfStatements
 from clmpt.logic.formula import Id, Name, Placeholder, Query, Symbol
 from clmpt.storage.arrays import IMPORT_AGAIN, open_array, save_array
-from clmpt.storage.files import new_folder, open_json, save_json
+from clmpt.storage.files import open_json, save_json
+from clmpt.storage.sealing import sealed_folder
 
 _FORMAT = "clmpt graph 1"
 _ABOUT = "graph.json"
@@ -55,10 +57,10 @@ class Vocabulary:
                 f"The placeholder ${symbol.name} has no value",
                 "A shape is not a query yet: replace its placeholders with names",
             )
-        found = self.names.find(symbol.text)
+        found = _found(self.names, symbol.text)
         if not found and self.labels and symbol.text:
             found = (
-                self.labels.find(symbol.text)
+                _found(self.labels, symbol.text)
                 or self._ending_in(symbol.text)
                 or (self.aliases.find(symbol.text) if self.aliases else [])
             )
@@ -81,6 +83,15 @@ class Vocabulary:
     def suggestions(self, text: str) -> list[str]:
         near = [*(self.labels.closest(text) if self.labels else []), *self.names.closest(text)]
         return list(dict.fromkeys(name for name in near if name))[:3]
+
+
+def _found(table: NameTable, text: str) -> list[int]:
+    """The ids of a text as it is, or else in one of the two normal forms of Unicode: é may be
+    written as one character or as two."""
+    found = table.find(text)
+    for form in () if found or text.isascii() else ("NFC", "NFD"):
+        found = found or table.find(unicodedata.normalize(form, text))
+    return found
 
 
 @dataclass(frozen=True)
@@ -136,7 +147,7 @@ class KnowledgeGraph:
 
     def save(self, folder: str | Path) -> None:
         """Writes the folder that `open` reads; never overwrites an existing one."""
-        with new_folder(Path(folder)) as scratch:
+        with sealed_folder(Path(folder)) as scratch:
             save_index(scratch, "", self.index)
             save_array(scratch, "inverse", self.inverse_ids)
             for vocabulary, stem in ((self.entities, "entity"), (self.relations, "relation")):
@@ -172,6 +183,17 @@ class KnowledgeGraph:
     def identity(self) -> dict[str, Any]:
         """What distinguishes this graph from others: a run belongs to one graph."""
         return {"fingerprint": self.fingerprint, "edges": self.checksum}
+
+    def equals(self, other: KnowledgeGraph) -> bool:
+        """Whether another graph has the same names, ids, labels and facts."""
+        labels = [
+            [list(v.labels or ()) for v in (graph.entities, graph.relations)]
+            for graph in (self, other)
+        ]
+        same = self.identity == other.identity and labels[0] == labels[1]
+        if self.rdf is None or other.rdf is None:
+            return same and self.rdf is other.rdf
+        return same and self.rdf.equals(other.rdf)
 
     @property
     def about(self) -> dict[str, Any]:

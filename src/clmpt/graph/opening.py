@@ -29,13 +29,7 @@ def open_graph(path: str | Path) -> KnowledgeGraph:
     if name_file(path, "ent"):
         return read_betae_graph(path)
     if os.path.isdir(path):
-        endings = {*TEXT_SUFFIXES, *RDF_SUFFIXES}
-        files = [
-            file
-            for split in SPLITS
-            for file in sorted(path.glob(f"{split}.*"))
-            if Path(file.name.removesuffix(".gz")).suffix in endings
-        ]
+        files = split_files(path)
         if files:
             return read_graph(files)[0]
         raise DataError(
@@ -43,3 +37,17 @@ def open_graph(path: str | Path) -> KnowledgeGraph:
             "kgindex.json or train.* file."
         )
     raise DataError(f"There is no file or folder '{path}'.")
+
+
+def split_files(folder: Path) -> list[Path]:
+    """The files train.*, valid.* and test.* of triples in a folder that holds no other graph."""
+    stored = is_stored_graph(folder) or is_stored_graph(folder / GRAPH)
+    if stored or (folder / "kgindex.json").exists() or name_file(folder, "ent"):
+        return []
+    endings = {*TEXT_SUFFIXES, *RDF_SUFFIXES}
+    return [
+        file
+        for split in SPLITS
+        for file in sorted(folder.glob(f"{split}.*"))
+        if Path(file.name.removesuffix(".gz")).suffix in endings
+    ]

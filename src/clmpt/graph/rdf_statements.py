@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -40,6 +41,17 @@ class RdfStatements:
         save_names(folder, "rdf_terms", self.terms)
         save_names(folder, "rdf_predicates", self.predicates)
         save_index(folder, "rdf_", self.index)
+
+    def equals(self, other: RdfStatements) -> bool:
+        pairs = zip(self._arrays, other._arrays, strict=True)
+        return self.base == other.base and all(np.array_equal(a, b) for a, b in pairs)
+
+    @property
+    def _arrays(self) -> list[npt.NDArray[Any]]:
+        found: list[npt.NDArray[Any]] = [self.kinds_E, self.named_M5]
+        index = self.index
+        found += [index.keys_K1, index.offsets_K2, index.neighbours_X, index.splits_X]
+        return [*found, self.terms.bytes_, self.terms.offsets, self.predicates.bytes_]
 
     @classmethod
     def open(cls, folder: Path, entities: int, relations: int, base: str) -> RdfStatements:

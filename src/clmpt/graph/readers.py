@@ -31,6 +31,7 @@ SPLIT_NAMES = {
 }
 TEXT_SUFFIXES = {".tsv": "\t", ".csv": ",", ".txt": None, ".tab": "\t"}
 LONGEST_LINE = 1_000_000
+_SHOWN = 3  # unused labels that a message names
 
 _HEADERS = (
     {"head", "h", "subject", "s", "source", "from", "subj"},
@@ -58,6 +59,13 @@ class ImportSummary:
     labels: int = 0
     entailed: int = 0
     headers: list[str] = field(default_factory=list)
+    unused_labels: int = 0  # in files of labels, for names that are not in the graph
+    unused_names: list[str] = field(default_factory=list)  # the first few of them
+
+    def count_unused(self, name: str) -> None:
+        self.unused_labels += 1
+        if len(self.unused_names) < _SHOWN:
+            self.unused_names.append(name)
 
 
 @dataclass
@@ -103,6 +111,8 @@ def read_graph(
     for table in labels:
         for name, label in read_labels(Path(table), job.options.encoding):
             job.builder.label(name, label)
+            if not job.builder.knows(name):
+                job.summary.count_unused(name)
     job.summary.labels = len(job.builder.labels)
     graph = job.builder.build()
     if made is not None and made.says_more:
@@ -166,10 +176,14 @@ def _read_file(path: Path, split: str, job: _Import) -> None:
 
 def _not_text(path: Path, encoding: str) -> DataError:
     """The error for a file that is not in the expected encoding, with what may help."""
-    with open_binary(path) as file:
-        start = file.read(4096)
-        file.seek(0)
-        bad = next((n for n, raw in enumerate(file, 1) if not _decodes(raw, encoding)), 1)
+    start, bad = b"", 1
+    try:
+        with open_binary(path) as file:
+            start = file.read(4096)
+            file.seek(0)
+            bad = next((n for n, raw in enumerate(file, 1) if not _decodes(raw, encoding)), 1)
+    except (EOFError, OSError, zlib.error):
+        pass  # it is also cut: that it is not text is enough to know
     if start.startswith((b"\xff\xfe", b"\xfe\xff")):
         way_out = "It looks like UTF-16: pass --encoding utf-16 to 'clmpt import' or 'clmpt fit'."
     elif any(byte < 9 for byte in start):

@@ -7,6 +7,7 @@ graph resolves them; an inverse relation is an atom with its ends swapped.
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -224,10 +225,17 @@ class Query:
         return normal_form(self)
 
     def disjuncts(self) -> tuple[Query, ...]:
-        """One query without 'or' per alternative; an answer to any of them is an answer to this."""
+        """One query without 'or' per alternative; an answer to any of them is an answer to this.
+
+        An alternative repeats atoms, and may nest them deeper. So its limits are as wide as it
+        needs: what can be answered as a whole is never refused in parts.
+        """
         from clmpt.logic.normal_form import to_formula
 
-        return tuple(Query(self.frees, to_formula(p), None, self.limits) for p in self.patterns)
+        return tuple(
+            Query(self.frees, body, None, _wide_enough(self.limits, body))
+            for body in map(to_formula, self.patterns)
+        )
 
     def replace(
         self, entity: Callable[[Symbol], Symbol], relation: Callable[[Symbol], Symbol]
@@ -316,6 +324,15 @@ def _check_names(query: Query) -> None:
                 f"{word.name!r} cannot name a variable or placeholder",
                 "Use letters, digits and underscores",
             )
+
+
+def _wide_enough(limits: Limits, body: Formula) -> Limits:
+    """The limits, or what a formula of our own needs."""
+    try:
+        _check_size(body, limits)
+    except QueryTooLarge:
+        return Limits(sys.maxsize, sys.maxsize, limits.disjuncts)
+    return limits
 
 
 def _check_size(body: Formula, limits: Limits) -> None:

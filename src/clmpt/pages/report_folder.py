@@ -12,7 +12,9 @@ from clmpt.evaluation.report import Report
 from clmpt.pages.charts import Bars, draw_bars
 from clmpt.pages.curves import is_number
 from clmpt.pages.page import Bullets, Page, Picture, Table
-from clmpt.storage.files import new_folder, open_json
+from clmpt.storage.checksums import is_there
+from clmpt.storage.files import open_json
+from clmpt.storage.sealing import sealed_folder
 
 _REPORT, _MARKDOWN, _PICTURE, _COST = "report.json", "report.md", "report.svg", "cost.json"
 
@@ -60,7 +62,7 @@ def save_report(report: Report, folder: str | Path, cost: dict[str, float] | Non
     texts = {_MARKDOWN: page.markdown(), _REPORT: _json(report.as_plain())}
     texts |= {picture.name: picture.svg for picture in page.pictures}
     texts |= {_COST: _json(cost)} if cost else {}
-    with new_folder(Path(folder)) as scratch:
+    with sealed_folder(Path(folder)) as scratch:
         for name, text in texts.items():
             (scratch / name).write_text(text, encoding="utf-8")
 
@@ -71,7 +73,7 @@ def is_report(folder: Path) -> bool:
 
 def read_cost(folder: Path) -> dict[str, Any]:
     """Time and memory of the evaluation; empty if unknown."""
-    found = open_json(folder / _COST) if (folder / _COST).exists() else {}
+    found = open_json(folder / _COST) if is_there(folder / _COST) else {}
     if not isinstance(found, dict):
         raise DataError(f"'{folder / _COST}' is damaged.")
     return found

@@ -20,8 +20,9 @@ from clmpt.graph.knowledge_graph import KnowledgeGraph
 from clmpt.graph.stored_names import StoredNames
 from clmpt.predictors.predictor import CALIBRATION, EmbeddingPredictor
 from clmpt.registry import PREDICTORS
-from clmpt.storage.files import new_file, new_folder, open_json, save_json
+from clmpt.storage.files import open_json, save_json
 from clmpt.storage.run_folder import is_begun, is_finished
+from clmpt.storage.sealing import listed_file, sealed_folder
 
 _FORMAT = "clmpt predictor 2"
 WAY_OUT = "Make the checkpoint again, or use another copy of it."
@@ -59,7 +60,7 @@ def save_predictor(
     folder: str | Path, predictor: EmbeddingPredictor, graph: KnowledgeGraph, about: dict[str, Any]
 ) -> None:
     """Saves a predictor of this graph to a new folder, which must not exist."""
-    with new_folder(Path(folder)) as scratch:
+    with sealed_folder(Path(folder)) as scratch:
         StoredNames.of(graph).save(scratch)
         replace_predictor(scratch, predictor, about)
 
@@ -70,7 +71,7 @@ def replace_predictor(
     """Replaces the weights in a folder that already has its names; atomic."""
     model = PREDICTORS.name_of(type(predictor))
     save_tensors(folder / _WEIGHTS, predictor.state_dict(), {"model": model})
-    with new_file(folder / _ABOUT) as scratch:
+    with listed_file(folder / _ABOUT) as scratch:
         save_json(scratch, {"format": _FORMAT, "model": model, **about})
 
 

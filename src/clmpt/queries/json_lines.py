@@ -34,6 +34,8 @@ def json_lines(queries: QuerySet, graph: KnowledgeGraph) -> Iterator[str]:
                 len(graph.relations),
             )
             document: dict[str, Any] = {"shape": group.name, "query": str(graph.named(query))}
+            if group.name != name_of(group.template):
+                document["formula"] = str(group.template)  # of a shape with a name of its own
             for kind, sets in (("easy", group.easy), ("hard", group.hard)):
                 document[kind] = [graph.entities.names[entity] for entity in sets[number].tolist()]
             yield json.dumps(document, ensure_ascii=False)
@@ -47,14 +49,16 @@ def write_json_lines(queries: QuerySet, graph: KnowledgeGraph, path: Path) -> No
 def read_json_lines(path: Path, graph: KnowledgeGraph) -> QuerySet:
     """The queries in a JSON lines file, grouped by shape; errors name the line."""
     found: dict[Query, list[tuple[list[int], list[int], list[int], list[int]]]] = {}
+    names: dict[Query, str] = {}
     try:
         with path.open(encoding="utf-8") as file:
             for number, line in enumerate(file, 1):
                 if line.strip():
-                    _read_line(line, f"'{path}', line {number}", graph, found)
+                    _read_line(line, f"'{path}', line {number}", graph, found, names)
     except (OSError, UnicodeDecodeError) as error:
         raise DataError(f"'{path}' cannot be read: {error}.") from None
-    return QuerySet(tuple(_group(template, rows) for template, rows in found.items()))
+    groups = (_group(template, rows, names) for template, rows in found.items())
+    return QuerySet(tuple(groups))
 
 
 def _read_line(
@@ -62,11 +66,15 @@ def _read_line(
     place: str,
     graph: KnowledgeGraph,
     found: dict[Query, list[tuple[list[int], list[int], list[int], list[int]]]],
+    names: dict[Query, str],
 ) -> None:
     try:
         document = json.loads(line)
         query = graph.bind(parse(document["query"]))
-        template, entities, relations = fitted(query, document.get("shape"), len(graph.relations))
+        formula = document.get("formula") or document.get("shape")
+        template, entities, relations = fitted(query, formula, len(graph.relations))
+        if document.get("formula") == str(template):
+            names[template] = str(document["shape"])
         row = (
             entities,
             relations,
@@ -85,7 +93,9 @@ def _read_line(
 
 
 def _group(
-    template: Query, rows: list[tuple[list[int], list[int], list[int], list[int]]]
+    template: Query,
+    rows: list[tuple[list[int], list[int], list[int], list[int]]],
+    names: dict[Query, str],
 ) -> QueryGroup:
     def sets(column: int) -> AnswerSets:
         answers = [row[column] for row in rows]
@@ -95,7 +105,7 @@ def _group(
 
     entities, relations = placeholders(template)
     return QueryGroup(
-        name_of(template),
+        names.get(template) or name_of(template),
         template,
         np.array([row[0] for row in rows], np.int32).reshape(len(rows), len(entities)),
         np.array([row[1] for row in rows], np.int32).reshape(len(rows), len(relations)),

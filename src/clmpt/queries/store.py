@@ -8,6 +8,7 @@ cannot run code.
 from __future__ import annotations
 
 import json
+import re
 import struct
 import zlib
 from collections.abc import Iterator, Sequence
@@ -22,10 +23,14 @@ from clmpt.errors import DataError, QueryError
 from clmpt.graph.edges import AnyInts, Ints
 from clmpt.logic.formula import Id, Query, atoms, placeholders
 from clmpt.logic.parser import parse_formula
-from clmpt.storage.files import new_file
+from clmpt.storage.checksums import verify_file
+from clmpt.storage.sealing import listed_file
 
 _FORMAT = "clmpt queries 1"
 _LARGEST_HEADER = 16 * 2**20
+# In the header, so that the file can be moved: of the header without it, and of the arrays.
+_CHECKSUM = re.compile(rb'"checksum": "([0-9a-f]{8})"')
+_UNKNOWN = b'"checksum": "00000000"'
 
 
 @dataclass(frozen=True)
@@ -184,15 +189,21 @@ class QuerySet:
                         arrays[f"{number}.{name}"] = np.ascontiguousarray(array, dtype)
         listed = [{"name": group.name, "template": str(group.template)} for group in self.groups]
         about = {"format": _FORMAT, "groups": listed, "about": self.about}
-        with new_file(Path(path)) as scratch, scratch.open("wb") as file:
-            file.write(_header(arrays, json.dumps(about, ensure_ascii=False)))
+        header = _header(arrays, json.dumps(about, ensure_ascii=False))
+        checksum = zlib.crc32(header)
+        for array in arrays.values():
+            checksum = zlib.crc32(array.data, checksum)
+        header = header.replace(_UNKNOWN, f'"checksum": "{checksum:08x}"'.encode(), 1)
+        with listed_file(Path(path)) as scratch, scratch.open("wb") as file:
+            file.write(header)
             for array in arrays.values():
                 file.write(array.data)  # numpy's tofile does not notice a full disk
 
     @classmethod
     def open(cls, path: str | Path) -> QuerySet:
-        """Maps the file; answers are read from disk only when they are accessed."""
+        """Maps the file, after verifying its checksum if it has one."""
         path = Path(path)
+        verify_file(path, must_be_listed=False)
         try:
             about, arrays = _mapped(path)
             groups = tuple(
@@ -211,6 +222,13 @@ class QuerySet:
             ) from None
 
 
+def has_checksum(path: Path) -> bool:
+    """Whether a query file has one; those of earlier versions do not."""
+    with path.open("rb") as file:
+        (length,) = struct.unpack("<Q", file.read(8))
+        return bool(_CHECKSUM.search(file.read(min(length, _LARGEST_HEADER))))
+
+
 def _members(group: QueryGroup) -> list[tuple[str, AnyInts, type[np.integer[Any]]]]:
     return [
         ("easy.offsets", group.easy.offsets, np.int64),
@@ -224,7 +242,7 @@ def _members(group: QueryGroup) -> list[tuple[str, AnyInts, type[np.integer[Any]
 
 def _header(arrays: dict[str, npt.NDArray[Any]], metadata: str) -> bytes:
     """The safetensors header. Their writer would copy every array twice; this copies none."""
-    entries: dict[str, Any] = {"__metadata__": {"clmpt": metadata}}
+    entries: dict[str, Any] = {"__metadata__": {"checksum": "00000000", "clmpt": metadata}}
     start = 0
     for name, array in arrays.items():
         kind = {8: "I64", 4: "I32"}[array.itemsize]
@@ -241,7 +259,8 @@ def _mapped(path: Path) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
         (length,) = struct.unpack("<Q", file.read(8))
         if length > _LARGEST_HEADER:
             raise ValueError("its header is too large")
-        entries = json.loads(file.read(length))
+        header = file.read(length)
+        entries = json.loads(header)
     about = json.loads(entries.pop("__metadata__")["clmpt"])
     if about["format"] != _FORMAT:
         raise ValueError(f"its format is {about['format']!r}")
@@ -250,6 +269,10 @@ def _mapped(path: Path) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
         if path.stat().st_size > 8 + length
         else np.empty(0, np.uint8)
     )
+    if given := _CHECKSUM.search(header):
+        found = zlib.crc32(struct.pack("<Q", length) + header.replace(given[0], _UNKNOWN, 1))
+        if zlib.crc32(np.asarray(data).data, found) != int(given[1], 16):
+            raise ValueError("its checksum is wrong")
     arrays = {}
     for name, entry in entries.items():
         start, stop = entry["data_offsets"]

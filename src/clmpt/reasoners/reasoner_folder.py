@@ -31,7 +31,9 @@ from clmpt.reasoners.answer_calibration import AnswerCalibration
 from clmpt.reasoners.model import Basis, ReasonerModel, build_model
 from clmpt.registry import PREDICTORS, REASONERS
 from clmpt.settings import Reasoning, read_table
-from clmpt.storage.files import new_file, open_json, save_json
+from clmpt.storage.checksums import is_there
+from clmpt.storage.files import open_json, save_json
+from clmpt.storage.sealing import listed_file
 
 _FORMAT = "clmpt reasoner 2"
 _ABOUT = "reasoner.json"
@@ -96,7 +98,7 @@ def replace_reasoner(folder: Path, model: ReasonerModel, about: Mapping[str, Any
     save_tensors(folder / _WEIGHTS, own_state(model), kinds)
     document = {"format": _FORMAT, **kinds, "reasoning": asdict(model.settings)}
     document["parameters"] = _counted(model)
-    with new_file(folder / _ABOUT) as scratch:
+    with listed_file(folder / _ABOUT) as scratch:
         save_json(scratch, {**document, **about})
 
 
@@ -168,12 +170,12 @@ def _carried_over(
 
 
 def save_calibrations(folder: Path, calibrations: Mapping[str, AnswerCalibration]) -> None:
-    with new_file(folder / _CALIBRATION) as scratch:
+    with listed_file(folder / _CALIBRATION) as scratch:
         save_json(scratch, {name: one.as_plain() for name, one in calibrations.items()})
 
 
 def has_calibrations(folder: Path) -> bool:
-    return (folder / _CALIBRATION).exists()
+    return is_there(folder / _CALIBRATION)
 
 
 def calibrations_in(folder: Path) -> dict[str, AnswerCalibration]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,10 @@ from clmpt.queries.json_lines import write_json_lines
 from clmpt.queries.store import QueryGroup, QuerySet
 from clmpt.sampling.sampler import Protocol, Sampler
 from clmpt.sampling.walks import Grounder
-from clmpt.storage.files import new_file, open_json, refuse_existing, save_json
+from clmpt.storage.checksums import is_there
+from clmpt.storage.files import open_json, refuse_existing, save_json
+from clmpt.storage.locks import lock_beside
+from clmpt.storage.sealing import listed_file, make_sealed
 
 Wanted = Sequence[tuple[Query, int]]  # shapes, and how many queries of each
 
@@ -30,13 +34,14 @@ def make_queries(
     seed: int = 0,
     workers: int = 1,
     progress: ReportProgress = silent,
+    names: Mapping[Query, str] | None = None,
 ) -> QuerySet:
     """Samples queries into the file `out`, as JSON lines if it ends in .jsonl.
 
+    A shape is called by its formula, or as `names` says.
     Finished shapes are kept in `partial_folder(out)` until all are done; the same call resumes
-    from them.
+    from them, and opens a file that is finished.
     """
-    refuse_existing(out)
     if len({template for template, _ in wanted}) < len(wanted):
         raise SamplingError("A shape is listed twice.")
     for template, _ in wanted:
@@ -48,9 +53,42 @@ def make_queries(
         "full": list(protocol.full),
         "max_answers": protocol.max_answers,
         "edges": graph.checksum,
+        "asked": [[str(query), count] for query, count in wanted],
+        "names": sorted((names or {}).values()),
     }
-    parts = _Parts(out, {**about, "shapes": [[str(query), count] for query, count in wanted]})
-    about["version"] = clmpt.__version__
+    with lock_beside(out):
+        if (finished := _finished(out, about)) is not None:
+            return finished
+        refuse_existing(out)
+        groups = _sampled(graph, wanted, protocol, _Parts(out, about), seed, workers, progress)
+        called = {**{group.template: group.name for group in groups}, **(names or {})}
+        groups = [replace(group, name=called[group.template]) for group in groups]
+        made = QuerySet(tuple(groups), {**about, "version": clmpt.__version__})
+        write_queries(made, graph, out)
+        shutil.rmtree(partial_folder(out), ignore_errors=True)
+    return made
+
+
+def _finished(out: Path, about: dict[str, Any]) -> QuerySet | None:
+    """The queries in a file, if they were made with these settings."""
+    if not out.is_file():
+        return None
+    try:
+        found = QuerySet.open(out)
+    except DataError:
+        return None
+    return found if {name: found.about.get(name) for name in about} == about else None
+
+
+def _sampled(
+    graph: KnowledgeGraph,
+    wanted: Wanted,
+    protocol: Protocol,
+    parts: _Parts,
+    seed: int,
+    workers: int,
+    progress: ReportProgress,
+) -> list[QueryGroup]:
     groups, before, total = [], 0, sum(count for _, count in wanted)
     with Sampler(graph, workers) as sampler:
         for number, (template, count) in enumerate(wanted):
@@ -61,10 +99,7 @@ def make_queries(
                 parts.save(number, group)
             groups.append(group)
             before += count
-    made = QuerySet(tuple(groups), about)
-    write_queries(made, graph, out)
-    parts.remove()
-    return made
+    return groups
 
 
 def write_queries(queries: QuerySet, graph: KnowledgeGraph | None, out: Path) -> None:
@@ -85,8 +120,9 @@ class _Parts:
     def __init__(self, out: Path, settings: dict[str, Any]) -> None:
         self.folder = partial_folder(out)
         note = self.folder / "settings.json"
-        if not note.exists():
-            with new_file(note) as scratch:
+        if not is_there(note):
+            make_sealed(self.folder)
+            with listed_file(note) as scratch:
                 save_json(scratch, settings)
         elif open_json(note) != settings:
             raise DataError(
@@ -98,7 +134,7 @@ class _Parts:
         return self.folder / f"{number}.queries"
 
     def load(self, number: int) -> QueryGroup | None:
-        if not self.path(number).exists():
+        if not is_there(self.path(number)):
             return None
         try:
             (group,) = QuerySet.open(self.path(number)).groups
@@ -108,6 +144,3 @@ class _Parts:
 
     def save(self, number: int, group: QueryGroup) -> None:
         QuerySet((group,)).save(self.path(number))
-
-    def remove(self) -> None:
-        shutil.rmtree(self.folder, ignore_errors=True)

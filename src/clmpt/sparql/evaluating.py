@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from clmpt.budget import check_budget
 from clmpt.errors import UnsupportedQuery
 from clmpt.graph.edges import Bools, EdgeIndex, Ints
 from clmpt.graph.rdf_dataset import RdfDataset, TermIds
@@ -71,6 +72,7 @@ class Evaluator:
         return self.names.terms
 
     def solutions(self, pattern: Pattern, needed: Needed = None) -> Solutions:
+        check_budget()
         if isinstance(pattern, Basic):
             return GraphMatcher(self.dataset, self.names, self.index).basic(pattern.triples, needed)
         if isinstance(pattern, JoinAll):

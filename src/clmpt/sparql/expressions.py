@@ -9,6 +9,7 @@ from typing import TypeAlias
 
 import numpy as np
 
+from clmpt.budget import check_budget
 from clmpt.errors import UnsupportedQuery
 from clmpt.graph.edges import Bools, Ints
 from clmpt.graph.rdf_dataset import TermIds
@@ -71,6 +72,8 @@ def column_of(expression: Expression, solutions: Solutions, surroundings: Surrou
     found_G = np.full(len(first_G), UNBOUND, np.int64)
     term = terms.term
     for number, row in enumerate(rows_NC[first_G].tolist()):
+        if number % 1024 == 0:
+            check_budget()
         surroundings.row = number
         try:
             value = compute([None if one < 0 else term(one) for one in row])

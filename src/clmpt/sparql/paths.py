@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from clmpt.budget import check_budget
 from clmpt.graph.edges import EdgeIndex, Ints, expand
 from clmpt.graph.rdf_dataset import RdfDataset
 from clmpt.logic.algebra import (
@@ -109,6 +110,7 @@ class PathFollower:
         origin_N, at_N = np.arange(len(start_A)), start_A
         reached = np.empty(0, np.int64) if path.mark == "+" else np.sort(origin_N * size + at_N)
         while len(at_N):
+            check_budget(16 * len(at_N))
             between, place_N = np.unique(at_N, return_inverse=True)
             step_N, target_N = _looked_up(*self.follow(path.path, between, forward), place_N)
             code_N = np.unique(origin_N[step_N] * size + target_N)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from clmpt.budget import check_budget
 from clmpt.graph.edges import AnyInts, Bools, Ints, expand
 from clmpt.logic.formula import Variable
 
@@ -148,5 +149,6 @@ def _equal_pairs(left_NC: Ints, right_MC: Ints) -> tuple[Ints, Ints]:
     sorted_M = key_M[order_M]
     start_N = sorted_M.searchsorted(key_N)
     stop_N = sorted_M.searchsorted(key_N, "right")
+    check_budget(32 * int((stop_N - start_N).sum()))
     at_left, at_sorted = expand(start_N, stop_N)
     return at_left, order_M[at_sorted]

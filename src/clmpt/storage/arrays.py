@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from clmpt.errors import DataError
+from clmpt.storage.checksums import LARGE, verify_file
 
 IMPORT_AGAIN = "Import the graph again."
 
@@ -24,11 +25,14 @@ def save_array(folder: Path, name: str, array: npt.NDArray[Any]) -> None:
 
 
 def open_array(folder: Path, name: str, kind: str, way_out: str = IMPORT_AGAIN) -> npt.NDArray[Any]:
-    """A memory map of a flat array, whose dtype must be of this kind ('i', 'u', …)."""
+    """A memory map of a flat array, whose dtype must be of this kind ('i', 'u', …).
+
+    Its checksum is verified, unless the file is large: then only its size is."""
     path = folder / f"{name}.npy"
+    verify_file(path, way_out, LARGE)
     try:
         array: npt.NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
-    except (OSError, ValueError, EOFError, SyntaxError) as error:
+    except Exception as error:  # numpy's parser of a damaged header can raise nearly anything
         raise DataError(f"'{path}' is missing or damaged ({_plain(error)}). {way_out}") from None
     if not isinstance(array, np.ndarray) or array.dtype.kind != kind or array.ndim != 1:
         raise DataError(f"'{path}' does not have the expected content. {way_out}")

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from clmpt.errors import DataError
+from clmpt.storage.checksums import verify_file
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -22,6 +23,11 @@ else:
 _LARGEST_JSON = 64 * 2**20
 _LARGEST_TOML = 2**20
 _UNFINISHED = ".unfinished"  # so that no user's file is mistaken for ours
+
+
+def is_unfinished(path: Path) -> bool:
+    """Whether a file or folder is one that `new_folder` or `new_file` has not finished."""
+    return path.name.startswith(".") and path.name.endswith(_UNFINISHED)
 
 
 def clear_unfinished(folder: Path) -> None:
@@ -82,6 +88,7 @@ def save_json(path: Path, document: Any) -> None:
 
 
 def open_json(path: Path) -> Any:
+    verify_file(path)
     try:
         if path.stat().st_size > _LARGEST_JSON:
             raise DataError(f"'{path}' is larger than {_LARGEST_JSON // 2**20} MiB.")

@@ -20,19 +20,17 @@ from pathlib import Path
 from typing import Any
 
 import clmpt
-from clmpt.errors import DataError
+from clmpt.errors import AlreadyFinished, DataError
+from clmpt.storage.checksums import is_there, verify_file
 from clmpt.storage.files import (
     cannot_write,
     clear_unfinished,
-    new_file,
-    new_folder,
     open_json,
     refuse_existing,
     save_json,
 )
-
-if sys.platform != "win32":
-    import fcntl
+from clmpt.storage.locks import lock_on
+from clmpt.storage.sealing import list_file, listed_file, remove_listed, sealed_folder
 
 _STATE = "state.safetensors"
 _LOG = "log.jsonl"
@@ -57,7 +55,9 @@ class RunFolder:
         if run is None:
             return cls.create(path, identity, source, fill)
         if run.is_finished:
-            raise DataError(f"'{path}' is already finished. Choose another folder for a new run.")
+            raise AlreadyFinished(
+                f"'{path}' is already finished. Choose another folder for a new run."
+            )
         return run
 
     @classmethod
@@ -65,7 +65,7 @@ class RunFolder:
         cls, path: Path, identity: dict[str, Any], source: str, fill: Callable[[Path], None]
     ) -> RunFolder:
         """A new folder with what `fill` writes; never touches an existing one."""
-        with new_folder(path) as scratch:
+        with sealed_folder(path) as scratch:
             save_json(scratch / _RUN, {"identity": identity, "source": source, **provenance()})
             (scratch / _LOG).touch()
             fill(scratch)
@@ -100,16 +100,7 @@ class RunFolder:
     @contextmanager
     def alone(self) -> Iterator[None]:
         """A lock on the folder, so that no other process works in it; a kill releases it."""
-        if sys.platform == "win32":
-            yield
-            return
-        with (self.path / _RUN).open("rb") as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
-                raise DataError(
-                    f"Another process is working in '{self.path}'. Wait for it, or stop it."
-                ) from None
+        with lock_on(self.path / _RUN, self.path):
             yield
 
     # --- progress ---------------------------------------------------------------------------------
@@ -121,9 +112,11 @@ class RunFolder:
 
     def finish(self, summary: Mapping[str, Any]) -> None:
         """Marks the run as finished and removes what was needed to resume it."""
-        with new_file(self.path / _FINISHED) as scratch:
+        if (self.path / _LOG).exists():
+            list_file(self.path / _LOG)
+        with listed_file(self.path / _FINISHED) as scratch:
             save_json(scratch, summary)
-        (self.path / _STATE).unlink(missing_ok=True)
+        remove_listed(self.path / _STATE)
 
     @property
     def is_finished(self) -> bool:
@@ -152,12 +145,12 @@ class RunFolder:
 
 def is_begun(folder: str | Path) -> bool:
     """Whether a folder holds a run, finished or not."""
-    return (Path(folder) / _RUN).exists()
+    return is_there(Path(folder) / _RUN)
 
 
 def is_finished(folder: str | Path) -> bool:
     """Whether a folder holds a finished run."""
-    return (Path(folder) / _FINISHED).exists()
+    return is_there(Path(folder) / _FINISHED)
 
 
 def identity_of(folder: str | Path) -> dict[str, Any]:
@@ -193,6 +186,7 @@ def read_provenance(folder: str | Path) -> dict[str, Any]:
 def read_log(folder: str | Path) -> list[dict[str, Any]]:
     """The records of a run's log, whose last line may be cut off."""
     path = Path(folder) / _LOG
+    verify_file(path, must_be_listed=False)
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, ValueError) as error:

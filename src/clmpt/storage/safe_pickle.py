@@ -2,7 +2,9 @@
 
 There are two guards. First the instructions are scanned: only those that build plain containers are
 allowed, and depth and memo indices are limited, since hashing a tuple a million levels deep crashes
-the interpreter. Then they are run by an unpickler that allows only the classes of plain containers.
+the interpreter. So is what a container holds in all, since a tuple that has another one twice, and
+so on for forty levels, takes a few hundred bytes, and hashing it forever. Then they are run by an
+unpickler that allows only the classes of plain containers.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ _ALLOWED = frozenset(
     | {("__builtin__", name) for name in ("dict", "frozenset", "list", "set", "tuple")}
 )
 LARGEST, DEEPEST = 4 * 2**30, 32
+SHARED, LEAST_SHARED = 64, 2**20  # values with all references followed: per byte, and at least
 
 
 def load_plain_pickle(path: Path) -> Any:
@@ -57,6 +60,7 @@ class _PlainUnpickler(pickle.Unpickler):
 # --- the instructions -----------------------------------------------------------------------------
 
 _INTEGERS = re.compile(rb"(?s)(?:K.)+|(?:M..)+|(?:J....)+")  # runs of them fill most files
+_WIDTHS = {ord("K"): 2, ord("M"): 3, ord("J"): 5}
 # Instruction -> bytes in its argument; -1: up to the end of the line; -2: two lines.
 _FIXED = {
     **dict.fromkeys(b"()]}Nt0l\x85\x86\x87\x88\x89\x8f\x91\x90\x93\x94aedsuR.", 0),
@@ -77,16 +81,44 @@ _EMPTY, _PUTS, _GETS = frozenset(b")]}\x8f"), frozenset(b"qrp"), frozenset(b"hjg
 _IGNORED = frozenset(b"\x80\x95.")
 
 
+class _Built:
+    """What the scan knows of an object: how deep it is, how many values all its references lead to,
+    and whether it is complete, because it is part of another one or no container at all."""
+
+    __slots__ = ("depth", "is_complete", "values")
+
+    def __init__(self, parts: list[_Built]) -> None:
+        self.depth, self.values, self.is_complete = 1, 1, False
+        self.hold(parts)
+
+    def hold(self, parts: list[_Built]) -> None:
+        """Takes further parts, as a container does before it is part of another one."""
+        if self.is_complete:
+            raise UnsafePickle("it adds to what is complete already")
+        singles = parts.count(_SINGLE)  # most of them, most of the time
+        self.values += singles
+        for part in parts if singles < len(parts) else ():
+            if part is not _SINGLE:
+                part.is_complete = True
+                self.values += part.values
+                self.depth = max(self.depth, part.depth + 1)
+
+
+_SINGLE = _Built.__new__(_Built)  # a number, a text
+_SINGLE.depth, _SINGLE.values, _SINGLE.is_complete = 0, 1, True
+
+
 def _scan(data: bytes) -> None:
-    """Tracks how deep every object is, without building any."""
-    place, frames, memo = 0, [[0]], dict[int, int]()
+    """Tracks how deep every object is and how much it holds, without building any."""
+    place, frames, memo = 0, [[_SINGLE]], dict[int, _Built]()
+    most = SHARED * len(data) + LEAST_SHARED
     while place < len(data):
         code, top = data[place], frames[-1]
         if code in b"KMJ":
             run = _INTEGERS.match(data, place)
             if run is None:
                 raise UnsafePickle("it ends in the middle of an instruction")
-            top += (0, 0, 0)  # as many as one instruction can take from the top
+            top += [_SINGLE] * ((run.end() - place) // _WIDTHS[code])
             place = run.end()
             continue
         if _FIXED.get(code) == 0:
@@ -94,38 +126,55 @@ def _scan(data: bytes) -> None:
         else:
             argument, place = _argument(data, place)
         if code == 0x94:
-            memo[len(memo)] = top[-1] if top else 0
+            memo[len(memo)] = top[-1] if top else _SINGLE
             continue
-        if code == ord("("):
-            frames.append([])
-        elif code in _EMPTY:
-            top.append(1)
-        elif code in _TUPLES:
-            top[-_TUPLES[code] :] = [max(top[-_TUPLES[code] :], default=0) + 1]
-        elif code in _ADDS:
-            inner = max(top[-_ADDS[code] :], default=0) + 1
-            del top[-_ADDS[code] :]
-            top[-1:] = [max(inner, *top[-1:])] if top else [inner]
-        elif code in _GATHERS or code in _ADDS_ALL:
-            inner = max(frames.pop(), default=0) + 1
-            if not frames:
-                raise UnsafePickle("its instructions are inconsistent")
-            if code in _ADDS_ALL and frames[-1]:
-                frames[-1][-1] = max(frames[-1][-1], inner)
-            else:
-                frames[-1].append(inner)
-        elif code == ord("0"):
-            del top[-1:]
-        elif code in _PUTS:
-            if argument > len(data):
-                raise UnsafePickle("it has a memo index that is too large")
-            memo[argument] = top[-1] if top else 0
-        elif code in _GETS:
-            top.append(memo.get(argument, 0))
-        elif code not in _IGNORED:
-            top.append(0)
-        if len(frames) > DEEPEST or (frames[-1] and frames[-1][-1] > DEEPEST):
+        _follow(code, argument, frames, memo, len(data))
+        last = frames[-1][-1] if frames[-1] else _SINGLE
+        if len(frames) > DEEPEST or last.depth > DEEPEST:
             raise UnsafePickle(f"it is nested more than {DEEPEST} levels deep")
+        if last.values > most:
+            raise UnsafePickle("it refers to the same values over and over")
+
+
+def _follow(
+    code: int, argument: int, frames: list[list[_Built]], memo: dict[int, _Built], size: int
+) -> None:
+    """The effect of one instruction on the stack and the memo."""
+    top = frames[-1]
+    if code == ord("("):
+        frames.append([])
+    elif code in _EMPTY:
+        top.append(_Built([]))
+    elif code in _TUPLES:
+        top[-_TUPLES[code] :] = [_Built(top[-_TUPLES[code] :])]
+    elif code in _ADDS:
+        parts = top[-_ADDS[code] :]
+        del top[-_ADDS[code] :]
+        if code == ord("R") or not top:
+            top[-1:] = [_Built(parts)]
+        else:
+            top[-1].hold(parts)
+    elif code in _GATHERS or code in _ADDS_ALL:
+        parts = frames.pop()
+        if not frames:
+            raise UnsafePickle("its instructions are inconsistent")
+        if code in _ADDS_ALL and frames[-1]:
+            frames[-1][-1].hold(parts)
+        else:
+            frames[-1].append(_Built(parts))
+    elif code == ord("0"):
+        del top[-1:]
+    elif code in _PUTS:
+        if argument > size:
+            raise UnsafePickle("it has a memo index that is too large")
+        memo[argument] = top[-1] if top else _SINGLE
+    elif code in _GETS:
+        found = memo.get(argument, _SINGLE)
+        if not found.is_complete:  # so it cannot grow, and be part of itself
+            found.is_complete = True
+        top.append(found)
+    elif code not in _IGNORED:
+        top.append(_SINGLE)
 
 
 def _argument(data: bytes, place: int) -> tuple[int, int]:

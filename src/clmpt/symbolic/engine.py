@@ -12,6 +12,7 @@ from math import prod
 import numpy as np
 import numpy.typing as npt
 
+from clmpt.budget import check_budget
 from clmpt.graph.edges import AnyInts, Bools, EdgeIndex, Ints, expand, positions
 from clmpt.logic.formula import Variable
 from clmpt.symbolic.plan import (
@@ -35,6 +36,7 @@ from clmpt.symbolic.tables import (
     firsts,
     halves,
     in_parts,
+    need_rows,
     sorted_distinct,
 )
 
@@ -71,19 +73,23 @@ class Engine:
 
 
 class _Run:
-    """One plan over one batch. `alive_B` and `cost_B` are None until a step sets them."""
+    """One plan over one batch. `alive_B` and `cost_B` are None until a step sets them. `found_F`
+    has the results so far, as numbers, once a step is run in parts."""
 
     def __init__(self, engine: Engine, plan: Plan, batch: SlotValues) -> None:
         self.engine, self.plan, self.batch = engine, plan, batch
         self.index, self.queries = engine.index, len(batch)
         self.alive_B: Bools | None = None
         self.cost_B: Ints | None = None
+        self.found_F: Ints = np.empty(0, np.int64)
+        self.is_split = False
 
     def result(self) -> Bindings:
         found = [self.closed(table) for table in self.steps(0, {}, np.arange(self.queries))]
         if len(found) == 1:
             return found[0]
-        return self.forget(concatenate(found, self.plan.outputs), self.plan.outputs)
+        costs = self.engine.missing_X is not None
+        return self.forget(concatenate(found, self.plan.outputs, costs), self.plan.outputs)
 
     def closed(self, table: Bindings) -> Bindings:
         if self.alive_B is not None:
@@ -108,6 +114,7 @@ class _Run:
         """Runs from step `at` on; if a step is too large, once for each part of its rows."""
         for number in range(at, len(self.plan.steps)):
             step = self.plan.steps[number]
+            check_budget()
             if isinstance(step, Check):
                 self.check(step)
             elif isinstance(step, Refuse):
@@ -135,8 +142,11 @@ class _Run:
                     else self.join(tables[step.table], tables[step.other])
                 )
                 if isinstance(grown, list):
+                    self.is_split = True
                     for part in grown:
-                        yield from self.steps(number, {**tables, step.table: part}, query_B)
+                        tables = self.still_open({**tables, step.table: part})
+                        if all(map(len, tables.values())):
+                            yield from self.steps(number, dict(tables), query_B)
                     return
                 tables[step.table] = grown
                 if isinstance(step, Join):
@@ -144,7 +154,31 @@ class _Run:
         if self.plan.table is None:
             yield Bindings(query_B, {}, None if self.engine.missing_X is None else 0 * query_B)
         else:
+            self.note_found(tables[self.plan.table])
             yield tables[self.plan.table]
+
+    # --- results of earlier parts -----------------------------------------------------------------
+
+    def result_codes(self, table: Bindings) -> Ints | None:
+        """The result that each row leads to, as a number; None if that is not decided yet."""
+        outputs = self.plan.outputs
+        if not self.is_split or table.cost_N is not None or {*outputs} - {*table.columns}:
+            return None
+        columns = [table.query_N, *(table.columns[variable] for variable in outputs)]
+        return codes(columns, [self.queries, *(self.index.entities for _ in outputs)])
+
+    def note_found(self, table: Bindings) -> None:
+        code_N = self.result_codes(table)
+        if code_N is not None:
+            self.found_F = np.union1d(self.found_F, code_N)
+
+    def still_open(self, tables: dict[int, Bindings]) -> dict[int, Bindings]:
+        """The rows that can add to the results: one way to an answer is enough."""
+        rest = {}
+        for number, table in tables.items():
+            code_N = self.result_codes(table) if len(self.found_F) else None
+            rest[number] = table if code_N is None else table.take(~np.isin(code_N, self.found_F))
+        return rest
 
     # --- steps that keep or drop ------------------------------------------------------------------
 
@@ -260,6 +294,7 @@ class _Run:
             start_B, stop_B = start_LB[shortest_B, at_B], stop_LB[shortest_B, at_B]
         if self.too_many(stop_B - start_B):
             return halves(query_B)
+        need_rows(int((stop_B - start_B).sum()), 1)
         row_N, edge_N = expand(start_B, stop_B)
         value_N = self.index.neighbours_X[edge_N]
         table = Bindings(row_N, {step.variable: value_N}, self.engine.edge_cost(edge_N))
@@ -296,6 +331,7 @@ class _Run:
             total += int((stop - start).sum()) * len(asking)
             if total > self.engine.rows_at_once and len(query_B) > 1:
                 return halves(query_B)
+            need_rows(total, 2)
             row, edge = expand(start, stop)
             pairs = (head[row], self.index.neighbours_X[edge])
             cost = self.engine.edge_cost(edge)
@@ -324,6 +360,7 @@ class _Run:
         count_N = stop_N - start_N
         if self.too_many(count_N):
             return in_parts(table, count_N, self.engine.rows_at_once)
+        need_rows(int(count_N.sum()), len(table.columns) + 1)
         edge_N = positions(start_N, count_N)
         grown = table.repeated(count_N, step.start if step.leave else None)
         grown = costlier(grown, self.engine.edge_cost(edge_N))
@@ -339,6 +376,7 @@ class _Run:
         stop_N = np.searchsorted(right_key, left_key, "right")
         if self.too_many(stop_N - start_N):
             return in_parts(left, stop_N - start_N, self.engine.rows_at_once)
+        need_rows(int((stop_N - start_N).sum()), len(left.columns) + len(right.columns))
         row_N, at_N = expand(start_N, stop_N)
         matched = right.take(order[at_N])
         joined = costlier(left.take(row_N), matched.cost_N)

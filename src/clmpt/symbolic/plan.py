@@ -59,6 +59,24 @@ class Skeleton:
         return max([0, *own, *(part.entity_slots for part in self.absent)])
 
 
+def is_anchored(part: Skeleton) -> bool:
+    """Whether constants of its own lead to all variables of a part's positive atoms."""
+    reached: set[object] = set()
+    edges = list(part.edges)
+    while True:
+        grown = {
+            end
+            for edge in edges
+            for end, other in ((edge.head, edge.tail), (edge.tail, edge.head))
+            if end not in reached and (isinstance(end, Slot) or other in reached)
+        }
+        if not grown:
+            break
+        reached |= grown
+    positive = {end for edge in edges for end in (edge.head, edge.tail)}
+    return positive <= reached and part.variables <= positive
+
+
 Signature: TypeAlias = tuple[Any, ...]  # (((end, end), …), (Signature, …)); ends are int or str
 
 

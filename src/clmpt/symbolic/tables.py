@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
 from math import prod
 
 import numpy as np
 
+from clmpt.budget import check_budget
 from clmpt.graph.edges import AnyInts, Bools, Ints
 from clmpt.logic.formula import Variable
 
@@ -52,12 +52,10 @@ def halves(query_B: Ints) -> list[Ints]:
 
 
 def in_parts(table: Bindings, count_N: AnyInts, limit: int) -> list[Bindings]:
-    """The table cut into two or more parts that each grow to about the limit."""
-    part_N = (np.cumsum(count_N) - count_N) // limit
-    cuts = [0, *(np.flatnonzero(part_N[1:] != part_N[:-1]) + 1).tolist(), len(table)]
-    if len(cuts) == 2:
-        cuts.insert(1, len(table) // 2)
-    return [table.take(slice(start, stop)) for start, stop in pairwise(cuts)]
+    """The table dealt out into two or more parts that each grow to about the limit. The first part
+    is a sample of the whole: most answers are found there, if they have many derivations."""
+    parts = min(len(table), max(2, -(-int(count_N.sum()) // limit)))
+    return [table.take(slice(first, None, parts)) for first in range(parts)]
 
 
 def concatenate(
@@ -98,3 +96,9 @@ def sorted_distinct(code_N: AnyInts, room: int) -> AnyInts:
         return np.flatnonzero(marked)
     code_N = np.sort(code_N)
     return code_N[firsts(code_N)]
+
+
+def need_rows(rows: int, columns: int) -> None:
+    """Checks the budget before so many rows are made: numbers of 8 bytes, for the columns, the
+    query and the edge."""
+    check_budget(8 * rows * (columns + 2))

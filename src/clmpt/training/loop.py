@@ -103,7 +103,7 @@ def follow(run: RunFolder, learner: Learner, course: Course) -> Generator[Traini
     loop = _Loop(run, learner, course)
     forget_peak_memory(course.device)
     threads = min(torch.get_num_threads(), threads_for(learner.products_per_step or math.inf))
-    with run.alone(), torch_threads(threads), _deferred_ctrl_c() as stop_requested:
+    with run.alone(), torch_threads(threads), _deferred_signals() as stop_requested:
         loop.restore()
         while loop.has_next:
             now = loop.step()
@@ -114,7 +114,7 @@ def follow(run: RunFolder, learner: Learner, course: Course) -> Generator[Traini
                 raise
             if stop_requested():
                 loop.save()
-                raise KeyboardInterrupt
+                return
         if not learner.steps:
             loop.pause(0.0)
         loop.finish()
@@ -224,20 +224,24 @@ def _tally(remembered: dict[str, Any], out: Path) -> Tally:
 
 
 @contextmanager
-def _deferred_ctrl_c() -> Iterator[Callable[[], bool]]:
-    """Defers Ctrl-C until the loop checks for it between steps; a second one stops at once."""
+def _deferred_signals() -> Iterator[Callable[[], bool]]:
+    """Defers Ctrl-C and SIGTERM until the block is left, which checks for them between steps; a
+    second one stops at once."""
     if threading.current_thread() is not threading.main_thread():
         yield lambda: False
         return
-    asked = threading.Event()
+    asked: list[int] = []
 
     def note(number: int, frame: Any) -> None:
-        if asked.is_set():
+        if asked:
             signal.default_int_handler(number, frame)
-        asked.set()
+        asked.append(number)
 
-    before = signal.signal(signal.SIGINT, note)
+    before = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        yield asked.is_set
+        yield lambda: bool(asked)
     finally:
-        signal.signal(signal.SIGINT, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    if asked:
+        signal.raise_signal(asked[0])  # now it has its usual effect

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import re
 import sys
 from collections.abc import Iterable
@@ -29,13 +30,14 @@ from clmpt.cli.output import (
     show_table,
     tell,
 )
-from clmpt.cli.questions import parse_query, read_query
+from clmpt.cli.questions import chosen_budget, parse_query, read_query
 from clmpt.errors import ClmptError, SettingError
 from clmpt.logic.drawing import DrawnFact, draw_derivations, draw_text
 from clmpt.logic.formula import Atom, Name, Query, Variable, placeholders
 from clmpt.storage.files import new_file, refuse_existing
 
 _BAR = 20  # characters
+_COLUMNS = ["label", "name", "id", "probability", "score", "status"]  # of CSV
 WORDS: dict[Status, str] = {
     "known": "known",
     "hidden": "predicted, true (hidden)",
@@ -67,12 +69,13 @@ def ask(options: argparse.Namespace) -> int | None:
     )
     if query is None:
         return _answer_many(answerer, options)
-    found = _answer(answerer, query, options)
-    if options.svg:
-        picture = evidence_picture(found) if options.explain else _table_picture(found)
-        with new_file(Path(options.svg)) as scratch:
-            scratch.write_text(picture, encoding="utf-8")
-    _show(found, options)
+    with chosen_budget(options):
+        found = _answer(answerer, query, options)
+        if options.svg:
+            picture = evidence_picture(found) if options.explain else _table_picture(found)
+            with new_file(Path(options.svg)) as scratch:
+                scratch.write_text(picture, encoding="utf-8")
+        _show(found, options)
     return None
 
 
@@ -113,11 +116,13 @@ def _show(found: Answers, options: argparse.Namespace) -> None:
     if options.json:
         show_json(as_plain(found, options.explain or 1))
     elif options.csv:
-        plain = as_plain(found, 0)["answers"]
-        headers = ["label", "name", "id", "probability", "score", "status"]
-        show_csv(headers, [[row[header] for header in headers] for row in plain])
+        show_csv(_COLUMNS, _csv_rows(found))
     else:
         show_answers(found, ways=options.explain or 0)
+
+
+def _csv_rows(found: Answers) -> list[list[object]]:
+    return [[row[column] for column in _COLUMNS] for row in as_plain(found, 0)["answers"]]
 
 
 def show_answers(found: Answers, titled: bool = True, ways: int = 0) -> None:
@@ -239,6 +244,7 @@ class _Session:
     answerer: Answerer
     options: argparse.Namespace
     typed: bool
+    has_headers: bool = False
 
     def handle(self, line: str) -> None:
         word, _, rest = line.partition(" ")
@@ -252,9 +258,21 @@ class _Session:
             self.limit(rest.strip())
         else:
             query = parse_query(line, self.options)
-            found = _answer(self.answerer, query, self.options)
-            if not self.typed and not self.options.json and not self.options.csv:
-                say(clean(str(query)))  # which question this answers
+            with chosen_budget(self.options):
+                self.show(query, _answer(self.answerer, query, self.options))
+
+    def show(self, query: Query, found: Answers) -> None:
+        """Piped questions are answered one JSON document per line, or as one CSV table."""
+        if self.typed:
+            _show(found, self.options)
+        elif self.options.json:
+            say(json.dumps(as_plain(found, self.options.explain or 1), ensure_ascii=False))
+        elif self.options.csv:
+            headers = [] if self.has_headers else ["question", *_COLUMNS]
+            self.has_headers = True
+            show_csv(headers, [[str(query), *row] for row in _csv_rows(found)])
+        else:
+            say(clean(str(query)))  # which question this answers
             _show(found, self.options)
 
     def draw(self, rest: str) -> None:

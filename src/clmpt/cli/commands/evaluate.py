@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from clmpt.answering.asked_model import BEAM_SEARCH, open_model
-from clmpt.answering.model_folder import graph_of, weights_in
+from clmpt.answering.model_folder import graph_of, predictor_in, weights_in
 from clmpt.answering.probabilities import LISTED, by_hops, said_and_true
 from clmpt.cli.following import memory_named
 from clmpt.cli.output import TerminalTable, show_json, show_table, tell
@@ -50,6 +50,7 @@ def evaluate_model(options: argparse.Namespace) -> None:
     graph = open_graph(options.graph or graph_of(options.checkpoint))
     options.name = Path(options.checkpoint).resolve().name
     options.is_exact = options.checkpoint == EXACT
+    options.predictor = predictor_in(options.checkpoint)
     options.checkpoint = str(weights_in(options.checkpoint))
     shown: dict[str, Any] = {}
     if options.links:
@@ -70,7 +71,7 @@ def evaluate_model(options: argparse.Namespace) -> None:
         headers = ["links of", "MRR", "Hits@1", "Hits@3", "Hits@10", "over"]
         rows = [_row(name, figures) for name, figures in links]
         show_table(
-            TerminalTable(f"{options.checkpoint}, filtered, ties at mean rank", headers, rows)
+            TerminalTable(f"{options.predictor}, filtered, ties at mean rank", headers, rows)
         )
     if options.queries:
         table = report_table(report)
@@ -123,9 +124,9 @@ def _row(name: str, figures: Figures) -> tuple[object, ...]:
 
 
 def _measure_links(options: argparse.Namespace, graph: KnowledgeGraph) -> list[tuple[str, Figures]]:
-    if options.is_exact or is_reasoner(options.checkpoint):
+    if options.is_exact or is_reasoner(options.predictor):
         raise SettingError("--links evaluates a predictor. Use --queries for anything else.")
-    stored = open_predictor(options.checkpoint, find_device(options.device), options.trust)
+    stored = open_predictor(options.predictor, find_device(options.device), options.trust)
     stored.names.check_graph(graph)
     usual = [name for name in ("valid", "test") if name in graph.splits]
     splits = (

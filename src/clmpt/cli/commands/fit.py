@@ -20,6 +20,7 @@ from clmpt.cli.output import (
     show_json,
     show_table,
     tell,
+    tell_finished,
 )
 from clmpt.cli.progress_bars import stage_bars
 from clmpt.experiments.fit_settings import FitSettings
@@ -102,7 +103,7 @@ def fit_and_show(
             tell(f"Stopped. Run the same command again to resume '{out}'.")
         raise
     if done:
-        tell(f"{out} is already finished; here is what it contains.")
+        tell_finished(out)
     return made
 
 

@@ -1,4 +1,4 @@
-"""import, export, info."""
+"""import, export."""
 
 from __future__ import annotations
 
@@ -10,34 +10,46 @@ from typing import Any
 
 import numpy as np
 
-from clmpt.cli.output import TerminalTable, say, show_json, show_table, tell
+from clmpt.cli.output import TerminalTable, say, show_json, show_table, tell, tell_finished
 from clmpt.cli.progress_bars import progress_bar
-from clmpt.errors import DataError
-from clmpt.graph.edges import Ints
+from clmpt.errors import DataError, cut
 from clmpt.graph.endpoints import EndpointImport, is_address
-from clmpt.graph.knowledge_graph import KnowledgeGraph
-from clmpt.graph.opening import open_graph
+from clmpt.graph.knowledge_graph import KnowledgeGraph, is_stored_graph
+from clmpt.graph.opening import open_graph, split_files
 from clmpt.graph.rdf_reading import LABEL_PROPERTIES, RdfOptions, expanded_iri
 from clmpt.graph.readers import ImportSummary, TextOptions, read_graph
 from clmpt.graph.writers import export_graph
 from clmpt.storage.files import refuse_existing
+from clmpt.storage.locks import lock_beside
 
 
 def import_graph(options: argparse.Namespace) -> None:
     started, out = time.perf_counter(), Path(options.out)
-    refuse_existing(out)
-    graph, summary = read_sources(options)
-    graph.save(out)
-    shutil.rmtree(f"{out}.download", ignore_errors=True)
+    if not is_stored_graph(out):
+        refuse_existing(out)
+    with lock_beside(out):
+        graph, summary = read_sources(options)
+        if is_stored_graph(out) and KnowledgeGraph.open(out).equals(graph):
+            tell_finished(out)
+        else:
+            graph.save(out)
+        shutil.rmtree(f"{out}.download", ignore_errors=True)
     seconds = time.perf_counter() - started
-    document = {**_counts(graph), "files": summary.files, "seconds": round(seconds, 2)}
+    document = {**counts_of(graph), "files": summary.files, "seconds": round(seconds, 2)}
     document |= {"labels": summary.labels, "literals left out": summary.literals}
+    if summary.unused_labels:
+        document["unused labels"] = summary.unused_labels
     if summary.headers:
         document["header skipped in"] = ", ".join(summary.headers)
+    if summary.entailed:
+        document["statements that follow"] = summary.entailed
+    if summary.unused_labels:
+        named = ", ".join(f"'{cut(name)}'" for name in summary.unused_names)
+        tell(f"Labels that name nothing in the graph: {summary.unused_labels:,}, such as {named}.")
     if options.json:
         show_json({"folder": str(out), **document})
         return
-    _show_counts(f"Stored in {out}", document)
+    show_counts(f"Stored in {out}", document)
 
 
 def read_sources(options: argparse.Namespace) -> tuple[KnowledgeGraph, ImportSummary]:
@@ -52,17 +64,20 @@ def read_sources(options: argparse.Namespace) -> tuple[KnowledgeGraph, ImportSum
     folders = [source for source in options.sources if Path(source).is_dir()]
     if folders and len(options.sources) > 1:
         raise DataError(f"'{folders[0]}' is a folder; import it on its own.")
-    if folders and (options.labels or options.columns or options.delimiter or options.literals):
+    files = split_files(Path(folders[0])) if folders else options.sources
+    special = options.labels or options.columns or options.delimiter or options.literals
+    if folders and not files and special:
         raise DataError(
-            "--labels, --columns, --delimiter and --literals are for files, not folders."
+            f"--labels, --columns, --delimiter and --literals are for files of triples, and "
+            f"'{folders[0]}' is a folder in another layout."
         )
-    if folders:
+    if not files:
         graph, summary = open_graph(folders[0]), ImportSummary()
-        summary.labels = _count_labels(graph)
+        summary.labels = count_labels(graph)
         return graph, summary
     with progress_bar(lambda now: f"{now.done:,} triples read") as show:
         return read_graph(
-            options.sources,
+            files,
             options.labels,
             _text_options(options),
             _rdf_options(options),
@@ -132,44 +147,7 @@ def chosen_view(graph: KnowledgeGraph, splits: str | None) -> KnowledgeGraph:
     return graph.view(*splits.replace(",", "+").split("+")) if splits else graph
 
 
-def info(options: argparse.Namespace) -> None:
-    graph = open_graph(options.folder)
-    rows = graph.triples()
-    per_relation = np.bincount(rows[:, 1], minlength=len(graph.relations))
-    biggest = np.argsort(-per_relation, kind="stable")[: max(options.top, 0)].tolist()
-    degree = np.bincount(rows[:, [0, 2]].reshape(-1), minlength=len(graph.entities))
-    document = _counts(graph) | {
-        "labels": _count_labels(graph),
-        "both directions present": graph.has_both_directions,
-        "index bytes per triple": round(_index_bytes(graph) / max(graph.index.triples, 1), 1),
-    }
-    relations = [(graph.relations.label(r), int(per_relation[r])) for r in biggest]
-    histogram = _degree_histogram(degree)
-    if options.json:
-        names = [{"relation": name, "triples": count} for name, count in relations]
-        degrees = [{"degree": name, "entities": count} for name, count in histogram]
-        show_json({**document, "biggest relations": names, "degrees": degrees})
-        return
-    _show_counts(str(options.folder), document)
-    show_table(TerminalTable("Biggest relations", ["relation", "triples"], relations))
-    most = max((count for _, count in histogram), default=1)
-    bars = [
-        (name, count, "█" * max(round(40 * count / most), count > 0)) for name, count in histogram
-    ]
-    show_table(TerminalTable("Degrees", ["edges", "entities", ""], bars))
-
-
-def _degree_histogram(degree: Ints) -> list[tuple[str, int]]:
-    """Entities by their number of edges, in doubling steps."""
-    if not len(degree):
-        return []
-    step = np.where(degree > 0, np.frexp(degree)[1], 0)
-    counts = np.bincount(step)
-    names = ["0", "1", *(f"{2**n}-{2 ** (n + 1) - 1}" for n in range(1, len(counts)))]
-    return [(names[n], int(count)) for n, count in enumerate(counts)]
-
-
-def _counts(graph: KnowledgeGraph) -> dict[str, Any]:
+def counts_of(graph: KnowledgeGraph) -> dict[str, Any]:
     return {
         "entities": len(graph.entities),
         "relations": len(graph.relations),
@@ -178,18 +156,12 @@ def _counts(graph: KnowledgeGraph) -> dict[str, Any]:
     }
 
 
-def _count_labels(graph: KnowledgeGraph) -> int:
+def count_labels(graph: KnowledgeGraph) -> int:
     tables = (graph.entities.labels, graph.relations.labels)
     return sum(int((np.diff(table.offsets) > 0).sum()) for table in tables if table)
 
 
-def _index_bytes(graph: KnowledgeGraph) -> int:
-    index = graph.index
-    arrays = (index.keys_K1, index.offsets_K2, index.neighbours_X, index.splits_X)
-    return sum(array.nbytes for array in arrays)
-
-
-def _show_counts(title: str, document: dict[str, Any]) -> None:
+def show_counts(title: str, document: dict[str, Any]) -> None:
     rows: list[tuple[str, object]] = []
     for name, value in document.items():
         if name == "splits":

@@ -7,7 +7,7 @@ import re
 import time
 from pathlib import Path
 
-from clmpt.cli.output import TerminalTable, clean, say, show_json, show_table, tell
+from clmpt.cli.output import TerminalTable, clean, say, show_json, show_table, tell, tell_finished
 from clmpt.cli.progress_bars import progress_bar
 from clmpt.compute.processors import available_processors
 from clmpt.errors import DataError, SamplingError
@@ -15,7 +15,7 @@ from clmpt.graph.knowledge_graph import KnowledgeGraph
 from clmpt.graph.opening import open_graph
 from clmpt.graph.splits import FULL, OBSERVED
 from clmpt.logic.formula import Query
-from clmpt.logic.shapes import shape
+from clmpt.logic.shapes import SHAPES, shape
 from clmpt.progress import Progress
 from clmpt.queries.benchmark_files import query_splits, read_queries
 from clmpt.queries.sources import NEEDS_GRAPH, open_queries
@@ -30,18 +30,38 @@ from clmpt.symbolic.verification import verify_group
 
 def sample_queries(options: argparse.Namespace) -> None:
     started, out = time.perf_counter(), Path(options.out)
-    refuse_existing(out)
+    is_repeated = out.exists()
     graph = open_graph(options.folder)
     protocol = _protocol(graph, options)
-    wanted = [_wanted(text, options.count) for text in options.shapes]
+    named = [_name_and_shape(text) for text in options.shapes]
+    names = {shape(formula): name for name, formula in named if name}
+    wanted = [_wanted(formula, options.count) for _, formula in named]
     workers = options.workers or available_processors()
     try:
         with progress_bar() as show:
-            made = make_queries(graph, wanted, protocol, out, options.seed, workers, show)
+            made = make_queries(graph, wanted, protocol, out, options.seed, workers, show, names)
     except KeyboardInterrupt:
         tell(f"Stopped. The same command resumes; to start again remove '{partial_folder(out)}'.")
         raise
+    if is_repeated:
+        tell_finished(out)
     _show_groups(made, options, out, time.perf_counter() - started, wanted)
+
+
+def _name_and_shape(text: str) -> tuple[str, str]:
+    """The name that a formula is given, and the formula; any other text has no name.
+
+    >>> _name_and_shape("twice=?y : $r($s, ?x) & $r(?x, ?y)")
+    ('twice', '?y : $r($s, ?x) & $r(?x, ?y)')
+    >>> _name_and_shape("2p=100")
+    ('', '2p=100')
+    """
+    found = re.fullmatch(r"(?s)([\w.-]+)=\s*(\?.*)", text)
+    if not found:
+        return "", text
+    if found[1] in SHAPES and shape(found[1]) != shape(found[2]):
+        raise SamplingError(f"The name '{found[1]}' is taken by another shape. Choose another one.")
+    return found[1], found[2]
 
 
 def _wanted(text: str, count: int) -> tuple[Query, int]:

@@ -16,6 +16,7 @@ from clmpt.cli.output import (
     show_json,
     show_table,
     tell,
+    tell_finished,
 )
 from clmpt.cli.progress_bars import stage_bars
 from clmpt.compute.devices import find_device
@@ -65,6 +66,9 @@ def reproduce_experiment(options: argparse.Namespace) -> None:
         _show_plan(recipe, graph, data, out, workers)
         return
     begin_experiments(graph, data, out)
+    stages = experiment_stages(recipe, graph, data, out, workers)
+    if all(stage.is_done for stage in stages):
+        tell_finished(out)
     _show_plan(recipe, graph, data, out, workers, to_error=options.json)
     try:
         with memory_named(), stage_bars() as show:
@@ -126,16 +130,19 @@ def _show_plan(
         tell(f"The recipe is for {title}, but this graph differs: {'; '.join(differ)}.")
     device = find_device(recipe.training.device)
     peak = idle_peak() if device.type == "cpu" else None
-    left = 0.0
+    left, memory = 0.0, 0.0
     for stage in experiment_stages(recipe, graph, data, out, workers):
         state = "done" if stage.is_done else "started" if stage.is_begun else "to do"
         if peak and not stage.is_done:
             left += stage.work.seconds(peak)
+            memory = max(memory, stage.work.memory)
             takes = duration(stage.work.seconds(peak))
             state = f"started, about {takes} at most" if stage.is_begun else f"about {takes}"
         say_it(f"  {stage.name:<20}{state}")
     if left:
         say_it(f"About {duration(left)} in total on an idle processor, less with official queries.")
+    if memory:
+        say_it(f"About {memory / 2**30:.1f} GB of memory at most.")
     if not peak:
         say_it(f"No estimate for {device}; the progress bars show the time left.")
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from clmpt.cli.output import TerminalTable, clean, say, show_csv, show_json, show_table, tell
-from clmpt.cli.questions import question_text, read_query
+from clmpt.cli.questions import chosen_budget, question_text, read_query
 from clmpt.errors import SettingError
 from clmpt.logic.parser import is_sparql
 
@@ -43,7 +43,8 @@ def _solve_formula(text: str, graph: KnowledgeGraph, options: argparse.Namespace
 
     query = parse_query(text, options)
     started = time.perf_counter()
-    found = solve_rows(query, graph).tolist()
+    with chosen_budget(options):
+        found = solve_rows(query, graph).tolist()
     seconds = time.perf_counter() - started
     label, names = graph.entities.label, graph.entities.names
     rows = sorted([(label(e), names[e], e) for e in row] for row in found)
@@ -140,7 +141,8 @@ def _solve_sparql(text: str, graph: KnowledgeGraph, options: argparse.Namespace)
         # Any of the solutions will do, so people see the first by alphabet, and how many there are.
         limit = min((n for n in (limit, select.limit) if n is not None), default=None)
         query = replace(query, select=replace(select, limit=None))
-    result = answer_sparql(query, graph, union=options.union)
+    with chosen_budget(options):
+        result = answer_sparql(query, graph, union=options.union)
     seconds = time.perf_counter() - started
     for note in result.notes:
         tell(f"Note: {note}")

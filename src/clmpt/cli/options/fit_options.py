@@ -6,6 +6,7 @@ from clmpt.cli.options.option_types import (
     AddCommand,
     add_csv,
     add_device,
+    add_limits,
     add_query,
     add_recipe,
     add_settings,
@@ -79,6 +80,7 @@ def _ask_options(command: AddCommand) -> None:
         help="one that the model has: hybrid, clmpt, truth-values, beam-search (default: the best)",
     )
     ask.add_argument("--limit", type=count, metavar="N", help="how many answers (default: 10)")
+    add_limits(ask)
     ask.add_argument("--graph", metavar="FOLDER", help="if the graph has moved since training")
     add_trust(ask)
     add_device(ask, "auto")

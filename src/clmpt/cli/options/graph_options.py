@@ -1,4 +1,4 @@
-"""The options of import, export, info."""
+"""The options of import, export, check, info."""
 
 from __future__ import annotations
 
@@ -46,11 +46,19 @@ def graph_options(command: AddCommand, reasoner: str | None) -> None:  # noqa: A
         help="ends in .tsv, .nt, .nq, .ttl or .trig, or .gz after that",
     )
 
+    verified = command(
+        "check",
+        "check:check_stored",
+        "compare everything stored in a folder with its checksums: graphs, queries, models, runs",
+        "clmpt check mine",
+    )
+    verified.add_argument("folder", metavar="FOLDER", help="any folder, or a query file")
+
     info = command(
         "info",
-        "graphs:info",
-        "summarise a graph: counts, largest relations, degrees",
+        "info:info",
+        "summarise a graph (counts, largest relations, degrees) or a model (training, figures)",
         "clmpt info films",
     )
-    add_folder(info)
+    info.add_argument("folder", metavar="FOLDER", help="a graph, or a model of any kind")
     info.add_argument("--top", type=count, default=10, metavar="N", help="relations to list")

@@ -104,6 +104,15 @@ def add_query(parser: argparse.ArgumentParser, nargs: str | None = None, more: s
     )
 
 
+def add_limits(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--time-limit", type=number, metavar="SECONDS", help="give up a question after this long"
+    )
+    parser.add_argument(
+        "--memory-limit", type=size, metavar="SIZE", help="… or if it takes more memory: 500M, 2G"
+    )
+
+
 def add_recipe(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--recipe",
@@ -151,6 +160,17 @@ def number(text: str) -> float:
     if not 0 <= found < float("inf"):
         raise argparse.ArgumentTypeError(f"must be a number of at least 0, not '{text}'")
     return found
+
+
+def size(text: str) -> int:
+    """
+    >>> size("500M"), size("2G")
+    (524288000, 2147483648)
+    """
+    found = re.fullmatch(r"([0-9]{1,9})([KMGT]?)i?B?", text, re.IGNORECASE)
+    if not found:
+        raise argparse.ArgumentTypeError(f"must be a size such as 500M or 2G, not '{text}'")
+    return int(found[1]) << 10 * " KMGT".index(found[2].upper() or " ")
 
 
 def whole_number(text: str) -> int:

@@ -18,7 +18,7 @@ def sampling_options(command: AddCommand, reasoner: str | None) -> None:  # noqa
         nargs="+",
         required=True,
         metavar="SHAPE",
-        help="a name, NAME=COUNT or a formula",
+        help="a name, NAME=COUNT, a formula, or NAME=FORMULA",
     )
     sample.add_argument("--count", type=count, default=1000, metavar="N", help="queries per shape")
     sample.add_argument(

@@ -6,6 +6,7 @@ from clmpt.cli.options.option_types import (
     AddCommand,
     add_csv,
     add_folder,
+    add_limits,
     add_query,
     add_splits,
     count,
@@ -32,6 +33,7 @@ def asking_options(command: AddCommand, reasoner: str | None) -> None:  # noqa: 
     solve.add_argument(
         "--union", action="store_true", help="SPARQL's default graph includes all named graphs"
     )
+    add_limits(solve)
 
     draw = command(
         "draw",

@@ -18,6 +18,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from clmpt.budget import check_budget
 from clmpt.compute.chunks import rows_at_once
 from clmpt.graph.edges import AnyInts, Bools, EdgeIndex, Ints, positions
 from clmpt.predictors.calibration import Sharpening
@@ -167,6 +168,7 @@ class PredictedRows:
         step = rows_at_once(self.index.entities, 2**24)
         for start in range(0, len(entity_U), step):
             part = slice(start, start + step)
+            check_budget(4 * min(step, len(entity_U)) * self.index.entities)
             found = self._chunk(entity_U[part], directed_U[part], self.thresholds[fine])
             for at in range(len(found)):
                 inside = slice(found.offsets_U1[at], found.offsets_U1[at + 1])

@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from clmpt.budget import check_budget
 from clmpt.graph.edges import AnyInts, Bools, Ints, positions
 from clmpt.logic.formula import Variable
 from clmpt.reasoners.truth_values.rows import SparseRows, TruthRows, Values, joined, known_rows
@@ -40,11 +41,12 @@ from clmpt.symbolic.plan import (
     Refuse,
     Scan,
     Seed,
-    Skeleton,
     Slot,
     SlotEdge,
+    is_anchored,
     plan_for,
 )
+from clmpt.symbolic.tables import need_rows
 
 # Shapes: B queries of a batch, N rows of a table, U distinct rows of truth values, E entities
 
@@ -116,6 +118,7 @@ class ValueRun:
 
     def result(self) -> tuple[ValueTable, Values]:
         for step in self.plan.steps:
+            check_budget()
             self.perform(step)
         if self.plan.table is None:
             query_B = np.arange(self.queries)
@@ -272,6 +275,7 @@ class ValueRun:
         if most and int(count_N.sum()) > most:  # the best rows first
             kept = self.affordable(table, count_N, most)
             table, row_N, count_N = table.take(kept), row_N[kept], count_N[kept]
+        need_rows(int(count_N.sum()), len(table.columns) + len(table.decided) + 1)
         at = positions(rows.offsets_U1[row_N], count_N)
         source_X = np.repeat(np.arange(len(table)), count_N)
         grown = table.take(source_X)
@@ -301,6 +305,7 @@ class ValueRun:
         order = np.argsort(right_key, kind="stable")
         start_N = np.searchsorted(right_key[order], left_key, "left")
         count_N = np.searchsorted(right_key[order], left_key, "right") - start_N
+        need_rows(int(count_N.sum()), len(left.columns) + len(right.columns))
         at_N = order[positions(start_N, count_N)]
         matched = right.take(at_N)
         found = left.take(np.repeat(np.arange(len(left)), count_N))
@@ -378,21 +383,3 @@ def reads_forwards(edge: SlotEdge, order: list[Variable]) -> bool:
     if isinstance(edge.head, Slot) or isinstance(edge.tail, Slot):
         return isinstance(edge.head, Slot)
     return order.index(edge.head) <= order.index(edge.tail)
-
-
-def is_anchored(part: Skeleton) -> bool:
-    """Whether constants of its own lead to all variables of a part's positive atoms."""
-    reached: set[object] = set()
-    edges = list(part.edges)
-    while True:
-        grown = {
-            end
-            for edge in edges
-            for end, other in ((edge.head, edge.tail), (edge.tail, edge.head))
-            if end not in reached and (isinstance(end, Slot) or other in reached)
-        }
-        if not grown:
-            break
-        reached |= grown
-    positive = {end for edge in edges for end in (edge.head, edge.tail)}
-    return positive <= reached and part.variables <= positive
