@@ -26,6 +26,7 @@ from clmpt.graph.knowledge_graph import KnowledgeGraph
 from clmpt.graph.opening import GRAPH, open_graph
 from clmpt.graph.splits import train_split
 from clmpt.graph.stored_names import StoredNames
+from clmpt.logic.algebra import SparqlQuery
 from clmpt.logic.formula import Limits, Query
 from clmpt.logic.parser import parse
 from clmpt.logic.sparql_parser import read_sparql
@@ -171,11 +172,11 @@ class Answerer:
         return LikelyRows(query, tuple(found), ranked.known, notes)
 
     def ask_sparql(
-        self, text: str, at_least: float = 0.0, limits: Limits | None = None
+        self, query: str | SparqlQuery, at_least: float = 0.0, limits: Limits | None = None
     ) -> LikelyResult:
         """The result of a SPARQL SELECT or ASK over what is likely; see `likely_sparql`."""
-        base = self.graph.rdf.base if self.graph.rdf else ""
-        query = read_sparql(text, base)
+        if isinstance(query, str):
+            query = read_sparql(query, self.graph.rdf.base if self.graph.rdf else "")
         return likely_sparql(query, self.graph, self._ranked, at_least, limits)
 
     def _ranked(self, query: Query) -> tuple[RankedRows, tuple[str, ...]]:

@@ -20,6 +20,7 @@ from clmpt.answering.answers import (
     evidence_as_plain,
     in_percent,
 )
+from clmpt.cli.commands.ask_rows import WORDS, answer_rows, limits_of, read_question
 from clmpt.cli.output import (
     TerminalTable,
     clean,
@@ -30,20 +31,15 @@ from clmpt.cli.output import (
     show_table,
     tell,
 )
-from clmpt.cli.questions import chosen_budget, parse_query, read_query
+from clmpt.cli.questions import chosen_budget, parse_query, question_text
 from clmpt.errors import ClmptError, SettingError
+from clmpt.logic.algebra import SparqlQuery
 from clmpt.logic.drawing import DrawnFact, draw_derivations, draw_text
 from clmpt.logic.formula import Atom, Name, Query, Variable, placeholders
 from clmpt.storage.files import new_file, refuse_existing
 
 _BAR = 20  # characters
 _COLUMNS = ["label", "name", "id", "probability", "score", "status"]  # of CSV
-WORDS: dict[Status, str] = {
-    "known": "known",
-    "hidden": "predicted, true (hidden)",
-    "predicted": "predicted",
-    "refuted": "refuted by a known fact",
-}
 _STYLES: dict[Status, str] = {
     "known": "green",
     "hidden": "bold cyan",
@@ -63,13 +59,16 @@ def ask(options: argparse.Namespace) -> int | None:
         refuse_existing(Path(options.svg))
         if not options.query:
             raise SettingError("--svg draws the answers to one question. Give it on the same line.")
-    query = read_query(options) if options.query else None
+    query = _read(question_text(options), options) if options.query else None
     answerer = Answerer.open(
         options.folder, options.graph, options.device, options.trust, options.reasoner
     )
     if query is None:
         return _answer_many(answerer, options)
     with chosen_budget(options):
+        if isinstance(query, SparqlQuery) or len(query.frees) > 1:
+            answer_rows(answerer, query, options)
+            return None
         found = _answer(answerer, query, options)
         if options.svg:
             picture = evidence_picture(found) if options.explain else _table_picture(found)
@@ -77,6 +76,11 @@ def ask(options: argparse.Namespace) -> int | None:
                 scratch.write_text(picture, encoding="utf-8")
         _show(found, options)
     return None
+
+
+def _read(text: str, options: argparse.Namespace) -> Query | SparqlQuery:
+    """A question about one variable where it is one; else what `ask_rows` answers."""
+    return read_question(text, limits_of(options)) or parse_query(text, options)
 
 
 def _answer(answerer: Answerer, query: Query, options: argparse.Namespace) -> Answers:
@@ -257,9 +261,19 @@ class _Session:
         elif word == "limit":
             self.limit(rest.strip())
         else:
-            query = parse_query(line, self.options)
+            query = _read(line, self.options)
             with chosen_budget(self.options):
-                self.show(query, _answer(self.answerer, query, self.options))
+                if isinstance(query, SparqlQuery) or len(query.frees) > 1:
+                    self.show_rows(line, query)
+                else:
+                    self.show(query, _answer(self.answerer, query, self.options))
+
+    def show_rows(self, line: str, query: Query | SparqlQuery) -> None:
+        if not self.typed and self.options.csv:
+            raise SettingError("As one CSV table, ask questions about one variable only.")
+        if not self.typed and not self.options.json:
+            say(clean(line))  # which question this answers
+        answer_rows(self.answerer, query, self.options)
 
     def show(self, query: Query, found: Answers) -> None:
         """Piped questions are answered one JSON document per line, or as one CSV table."""
