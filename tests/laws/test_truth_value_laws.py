@@ -6,18 +6,19 @@ from itertools import product
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from clmpt.errors import UnsafeQuery
 from clmpt.graph.knowledge_graph import KnowledgeGraph
-from clmpt.logic.formula import Atom, Id, Query, Term, Variable
-from clmpt.logic.normal_form import Pattern
+from clmpt.logic.formula import Atom, Id, Query, Term, Variable, atoms
+from clmpt.logic.normal_form import Pattern, variables_in
 from clmpt.logic.parser import parse
 from clmpt.queries.store import QueryGroup
 from clmpt.reasoners.truth_values.deriving import derive
 from clmpt.reasoners.truth_values.truth_values import TruthValueReasoner
 from clmpt.reasoners.truth_values.value_engine import EVERYTHING, Effort
-from clmpt.symbolic.solver import solve
+from clmpt.symbolic.solver import solve, solve_rows
 from dense_rows import DenseRows, Matrices, with_facts
 from strategies import ENTITIES, RELATIONS, graphs, queries
 
@@ -35,6 +36,14 @@ def likely_links(draw: st.DrawFn) -> Matrices:
 
 def brute_force(query: Query, matrices: Matrices, scale: float) -> list[float]:
     """The value of every entity, straight from the definition."""
+    found = brute_force_rows(query, matrices, scale)
+    return [found[entity,] for entity in range(SIZE)]
+
+
+def brute_force_rows(
+    query: Query, matrices: Matrices, scale: float
+) -> dict[tuple[int, ...], float]:
+    """The value of every row of entities for the variables that are asked for."""
 
     def atom(one: Atom, chosen: dict[Variable, int]) -> float:
         assert isinstance(one.relation, Id)
@@ -51,10 +60,10 @@ def brute_force(query: Query, matrices: Matrices, scale: float) -> list[float]:
             best = max(best, value)
         return best
 
-    return [
-        max(pattern(part, {query.free: entity}) for part in query.patterns)
-        for entity in range(SIZE)
-    ]
+    return {
+        row: max(pattern(part, dict(zip(query.frees, row, strict=True))) for part in query.patterns)
+        for row in product(range(SIZE), repeat=len(query.frees))
+    }
 
 
 def _value(term: Term, chosen: dict[Variable, int]) -> int:
@@ -78,6 +87,42 @@ def test_truth_values_are_those_of_the_best_assignment(
     bound, matrices = graph.bind(query), with_facts(graph, likely)
     (found,) = reasoner_of(graph, matrices, scale).score([QueryGroup.single(bound)]).tolist()
     assert found == pytest.approx(brute_force(bound, matrices, scale), abs=1e-5)
+
+
+def with_two_variables(query: Query) -> Query:
+    """The query with one more variable asked for, if every alternative has it."""
+    for variable in variables_in(atoms(query.body)):
+        if variable != query.free:
+            try:
+                return Query((query.free, variable), query.body, None, query.limits)
+            except UnsafeQuery:
+                continue
+    assume(False)
+    raise AssertionError
+
+
+@settings(max_examples=300, deadline=None)
+@given(graphs(), queries(), likely_links(), st.sampled_from([1.0, 3.0]))
+def test_rows_of_two_variables_are_ranked_by_the_best_assignment(
+    graph: KnowledgeGraph, query: Query, likely: Matrices, scale: float
+) -> None:
+    bound, matrices = graph.bind(with_two_variables(query)), with_facts(graph, likely)
+    rows, values = reasoner_of(graph, matrices, scale).best_of_rows(bound, SIZE**2)
+    expected = brute_force_rows(bound, matrices, scale)
+    found = {tuple(row): value for row, value in zip(rows.tolist(), values.tolist(), strict=True)}
+    assert list(values) == sorted(values, reverse=True)
+    for row, value in expected.items():
+        assert found.get(row, 0.0) == pytest.approx(value, abs=1e-5)
+
+
+@settings(max_examples=200, deadline=None)
+@given(graphs(), queries())
+def test_without_predictions_rows_are_the_exact_ones(graph: KnowledgeGraph, query: Query) -> None:
+    bound = graph.bind(with_two_variables(query))
+    nothing = with_facts(graph, np.zeros((len(RELATIONS), SIZE, SIZE), np.float32))
+    rows, values = reasoner_of(graph, nothing, 1.0).best_of_rows(bound, SIZE**2)
+    certain = {tuple(row) for row, value in zip(rows.tolist(), values, strict=True) if value > 0}
+    assert certain == {tuple(row) for row in solve_rows(bound, graph).tolist()}
 
 
 @settings(max_examples=200, deadline=None)
