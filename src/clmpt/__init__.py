@@ -23,13 +23,25 @@ if TYPE_CHECKING:
     from clmpt.answering.answers import Answers as Answers
     from clmpt.answering.answers import Evidence as Evidence
     from clmpt.errors import ClmptError as ClmptError
+    from clmpt.evaluation.report import Report as Report
+    from clmpt.experiments import calls
     from clmpt.experiments.fitting import fit as fit
+    from clmpt.experiments.single_runs import TrainedModel as TrainedModel
     from clmpt.graph.knowledge_graph import KnowledgeGraph as KnowledgeGraph
     from clmpt.graph.opening import open_graph as open_graph
     from clmpt.logic.formula import Query as Query
     from clmpt.logic.parser import parse as parse
     from clmpt.progress import Progress as Progress
+    from clmpt.queries.store import QuerySet as QuerySet
+    from clmpt.symbolic.exact_answers import ExactAnswers as ExactAnswers
     from clmpt.symbolic.solver import solve as solve
+
+    evaluate_links = calls.evaluate_on_links
+    evaluate = calls.evaluate_on_queries
+    pretrain = calls.pretrain_on
+    reproduce = calls.reproduce_recipe
+    sample = calls.sample_from
+    train = calls.train_on
 
 __version__ = "0.1.0"
 
@@ -39,15 +51,26 @@ _HOMES = {
     "Answers": "clmpt.answering.answers",
     "ClmptError": "clmpt.errors",
     "Evidence": "clmpt.answering.answers",
+    "ExactAnswers": "clmpt.symbolic.exact_answers",
     "KnowledgeGraph": "clmpt.graph.knowledge_graph",
     "Progress": "clmpt.progress",
     "Query": "clmpt.logic.formula",
+    "QuerySet": "clmpt.queries.store",
+    "Report": "clmpt.evaluation.report",
+    "TrainedModel": "clmpt.experiments.single_runs",
+    "evaluate": "clmpt.experiments.calls:evaluate_on_queries",
+    "evaluate_links": "clmpt.experiments.calls:evaluate_on_links",
     "fit": "clmpt.experiments.fitting",
     "load": "clmpt.answering.answerer",
     "open_graph": "clmpt.graph.opening",
     "parse": "clmpt.logic.parser",
+    "pretrain": "clmpt.experiments.calls:pretrain_on",
+    "reproduce": "clmpt.experiments.calls:reproduce_recipe",
+    "sample": "clmpt.experiments.calls:sample_from",
     "solve": "clmpt.symbolic.solver",
+    "train": "clmpt.experiments.calls:train_on",
 }
+_WITH_TORCH = ("clmpt.answering.answerer", "clmpt.experiments")
 
 __all__ = ["__version__", *_HOMES]
 
@@ -57,7 +80,10 @@ if not TYPE_CHECKING:  # a type checker sees the imports above, and misspelt nam
     def __getattr__(name: str) -> Any:
         if name not in _HOMES:
             raise AttributeError(f"module 'clmpt' has no attribute '{name}'")
-        return getattr(import_module(_HOMES[name]), name)
+        home, _, own = _HOMES[name].partition(":")
+        if home.startswith(_WITH_TORCH):
+            import_module("clmpt.compute.processors").let_threads_sleep()
+        return getattr(import_module(home), own or name)
 
 
 def __dir__() -> list[str]:

@@ -104,6 +104,10 @@ class DataError(ClmptError):
     """A file or folder that is missing, damaged or not of the expected kind."""
 
 
+class AlreadyFinished(DataError):
+    """A run that has nothing left to do."""
+
+
 class UnsafePickle(DataError):
     """A pickle of anything but plain containers, numbers and text."""
 

@@ -15,7 +15,7 @@ from clmpt.answering.model_folder import REASONER, graph_of, save_choice
 from clmpt.compute.devices import find_device
 from clmpt.errors import DataError
 from clmpt.graph.knowledge_graph import KnowledgeGraph
-from clmpt.graph.opening import GRAPH, open_graph
+from clmpt.graph.opening import GRAPH, graph_from
 from clmpt.graph.splits import train_split
 from clmpt.graph.stored_names import StoredNames
 from clmpt.logic.formula import Query
@@ -33,8 +33,13 @@ class Answerer:
     """A model and its graph in memory; questions use the graph's names."""
 
     def __init__(
-        self, asked: AskedModel, graph: KnowledgeGraph, stored: StoredReasoner | None = None
+        self,
+        asked: AskedModel,
+        graph: KnowledgeGraph,
+        stored: StoredReasoner | None = None,
+        folder: Path | None = None,
     ) -> None:
+        self.folder = folder  # where it was opened
         self.asked, self.reasoner, self.graph, self.stored = asked, asked.reasoner, graph, stored
         self.trained_on = graph.view(train_split(graph))
 
@@ -45,7 +50,7 @@ class Answerer:
     def open(
         cls,
         folder: str | Path,
-        graph: str | Path | None = None,
+        graph: KnowledgeGraph | str | Path | None = None,
         device: str = "auto",
         trust: Collection[str] = (),
         reasoner: str | None = None,
@@ -58,11 +63,11 @@ class Answerer:
         to the model. Classes outside this installation are imported only if `trust`
         names them.
         """
-        known = open_graph(graph or graph_of(folder))
+        known = graph_from(graph_of(folder) if graph is None else graph)
         asked, stored = open_model(
             folder, known, find_device(device), trust, reasoner, newer=graph is not None
         )
-        return cls(asked, known, stored)
+        return cls(asked, known, stored, Path(folder))
 
     def save(self, folder: str | Path) -> None:
         """Saves the model and its graph to a new folder, which can be moved elsewhere."""

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import clmpt
-from clmpt.errors import DataError
+from clmpt.errors import AlreadyFinished, DataError
 from clmpt.storage.files import (
     cannot_write,
     clear_unfinished,
@@ -57,7 +57,9 @@ class RunFolder:
         if run is None:
             return cls.create(path, identity, source, fill)
         if run.is_finished:
-            raise DataError(f"'{path}' is already finished. Choose another folder for a new run.")
+            raise AlreadyFinished(
+                f"'{path}' is already finished. Choose another folder for a new run."
+            )
         return run
 
     @classmethod

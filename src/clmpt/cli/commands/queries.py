@@ -3,26 +3,29 @@
 from __future__ import annotations
 
 import argparse
-import re
 import time
 from pathlib import Path
 
 from clmpt.cli.output import TerminalTable, clean, say, show_json, show_table, tell
 from clmpt.cli.progress_bars import progress_bar
 from clmpt.compute.processors import available_processors
-from clmpt.errors import DataError, SamplingError
+from clmpt.errors import DataError
 from clmpt.graph.knowledge_graph import KnowledgeGraph
 from clmpt.graph.opening import open_graph
 from clmpt.graph.splits import FULL, OBSERVED
 from clmpt.logic.formula import Query
-from clmpt.logic.shapes import shape
 from clmpt.progress import Progress
 from clmpt.queries.benchmark_files import query_splits, read_queries
 from clmpt.queries.sources import NEEDS_GRAPH, open_queries
 from clmpt.queries.store import QueryGroup, QuerySet
 from clmpt.queries.templates import instantiate
-from clmpt.sampling.making import make_queries, partial_folder, write_queries
-from clmpt.sampling.sampler import MOST_HARD, Protocol
+from clmpt.sampling.making import (
+    make_queries,
+    partial_folder,
+    protocol_for,
+    wanted_shape,
+    write_queries,
+)
 from clmpt.storage.files import refuse_existing
 from clmpt.symbolic.missing_links import hard_answer_counts
 from clmpt.symbolic.verification import verify_group
@@ -32,8 +35,8 @@ def sample_queries(options: argparse.Namespace) -> None:
     started, out = time.perf_counter(), Path(options.out)
     refuse_existing(out)
     graph = open_graph(options.folder)
-    protocol = _protocol(graph, options)
-    wanted = [_wanted(text, options.count) for text in options.shapes]
+    protocol = protocol_for(graph, options.split, options.max_answers)
+    wanted = [wanted_shape(text, options.count) for text in options.shapes]
     workers = options.workers or available_processors()
     try:
         with progress_bar() as show:
@@ -42,24 +45,6 @@ def sample_queries(options: argparse.Namespace) -> None:
         tell(f"Stopped. The same command resumes; to start again remove '{partial_folder(out)}'.")
         raise
     _show_groups(made, options, out, time.perf_counter() - started, wanted)
-
-
-def _wanted(text: str, count: int) -> tuple[Query, int]:
-    name, equals, number = text.partition("=")
-    if equals and ":" not in text:
-        if not re.fullmatch(r"[0-9]{1,12}", number):
-            raise SamplingError(f"'{text}' should be NAME=COUNT, such as 2p=1000.")
-        return shape(name), int(number)
-    return shape(text), count
-
-
-def _protocol(graph: KnowledgeGraph, options: argparse.Namespace) -> Protocol:
-    split = options.split or graph.splits[0]
-    graph.view(split)  # rejects an unknown split
-    observed, full = OBSERVED.get(split, (split,)), FULL.get(split, (split,))
-    graph.view(*full)
-    held_out = set(full) != set(observed)
-    return Protocol(observed, full, options.max_answers or (MOST_HARD if held_out else 0))
 
 
 def queries(options: argparse.Namespace) -> None:
