@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from clmpt.logic.parser import parse as parse
     from clmpt.progress import Progress as Progress
     from clmpt.queries.store import QuerySet as QuerySet
+    from clmpt.sharing.hub import pull as pull
+    from clmpt.sharing.hub import push as push
     from clmpt.symbolic.exact_answers import ExactAnswers as ExactAnswers
     from clmpt.symbolic.solver import solve as solve
 
@@ -65,12 +67,14 @@ _HOMES = {
     "open_graph": "clmpt.graph.opening",
     "parse": "clmpt.logic.parser",
     "pretrain": "clmpt.experiments.calls:pretrain_on",
+    "pull": "clmpt.sharing.hub",
+    "push": "clmpt.sharing.hub",
     "reproduce": "clmpt.experiments.calls:reproduce_recipe",
     "sample": "clmpt.experiments.calls:sample_from",
     "solve": "clmpt.symbolic.solver",
     "train": "clmpt.experiments.calls:train_on",
 }
-_WITH_TORCH = ("clmpt.answering.answerer", "clmpt.experiments")
+_WITH_TORCH = ("clmpt.answering.answerer", "clmpt.experiments", "clmpt.sharing")
 
 __all__ = ["__version__", *_HOMES]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 from typing import overload
@@ -82,6 +83,13 @@ class Answerer:
             replace_reasoner(scratch / REASONER, self.stored.model, self.stored.about)
             save_calibrations(scratch / REASONER, self.asked.calibrations)
             save_choice(scratch, self.asked.name)
+            self._copy_reports(scratch)
+
+    def _copy_reports(self, out: Path) -> None:
+        """The figures that `fit` measured, for the model's card."""
+        for path in sorted(self.folder.glob("report*/report.json")) if self.folder else ():
+            (out / path.parent.name).mkdir()
+            shutil.copyfile(path, out / path.parent.name / path.name)
 
     @overload
     def ask(  # type: ignore[overload-overlap]  # a text is one question

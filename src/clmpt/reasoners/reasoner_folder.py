@@ -32,6 +32,7 @@ from clmpt.reasoners.model import Basis, ReasonerModel, build_model
 from clmpt.registry import PREDICTORS, REASONERS
 from clmpt.settings import Reasoning, read_table
 from clmpt.storage.files import new_file, open_json, save_json
+from clmpt.storage.run_folder import versions
 
 _FORMAT = "clmpt reasoner 2"
 _ABOUT = "reasoner.json"
@@ -94,7 +95,8 @@ def replace_reasoner(folder: Path, model: ReasonerModel, about: Mapping[str, Any
     if predictor:
         save_tensors(folder / _PREDICTOR_WEIGHTS, predictor.state_dict(), kinds)
     save_tensors(folder / _WEIGHTS, own_state(model), kinds)
-    document = {"format": _FORMAT, **kinds, "reasoning": asdict(model.settings)}
+    document = {"format": _FORMAT, "versions": versions(), **kinds}
+    document["reasoning"] = asdict(model.settings)
     document["parameters"] = _counted(model)
     with new_file(folder / _ABOUT) as scratch:
         save_json(scratch, {**document, **about})

@@ -14,9 +14,10 @@ from clmpt.cli.progress_bars import progress_bar
 from clmpt.errors import DataError
 from clmpt.graph.edges import Ints
 from clmpt.graph.knowledge_graph import KnowledgeGraph
-from clmpt.graph.opening import open_graph
+from clmpt.graph.opening import has_graph, open_graph
 from clmpt.graph.readers import ImportSummary, TextOptions, read_graph
 from clmpt.graph.writers import export_graph
+from clmpt.sharing.model_facts import is_model, model_facts
 from clmpt.storage.files import refuse_existing
 
 
@@ -97,6 +98,11 @@ def chosen_view(graph: KnowledgeGraph, splits: str | None) -> KnowledgeGraph:
 
 
 def info(options: argparse.Namespace) -> None:
+    model = _about_model(options)
+    if model and not has_graph(options.folder):
+        if options.json:
+            show_json(model)
+        return
     graph = open_graph(options.folder)
     rows = graph.triples()
     per_relation = np.bincount(rows[:, 1], minlength=len(graph.relations))
@@ -112,7 +118,7 @@ def info(options: argparse.Namespace) -> None:
     if options.json:
         names = [{"relation": name, "triples": count} for name, count in relations]
         degrees = [{"degree": name, "entities": count} for name, count in histogram]
-        show_json({**document, "biggest relations": names, "degrees": degrees})
+        show_json({**model, **document, "biggest relations": names, "degrees": degrees})
         return
     _show_counts(str(options.folder), document)
     show_table(TerminalTable("Biggest relations", ["relation", "triples"], relations))
@@ -121,6 +127,16 @@ def info(options: argparse.Namespace) -> None:
         (name, count, "█" * max(round(40 * count / most), count > 0)) for name, count in histogram
     ]
     show_table(TerminalTable("Degrees", ["edges", "entities", ""], bars))
+
+
+def _about_model(options: argparse.Namespace) -> dict[str, Any]:
+    """What the folder says of a model, if it has one; shown, unless as JSON."""
+    if not is_model(options.folder):
+        return {}
+    facts = model_facts(options.folder)
+    if not options.json:
+        show_table(TerminalTable(str(options.folder), ["what", "value"], facts.rows()))
+    return {"model": {**dict(facts.rows()), "versions": dict(facts.versions)}}
 
 
 def _degree_histogram(degree: Ints) -> list[tuple[str, int]]:

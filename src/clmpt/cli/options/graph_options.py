@@ -30,7 +30,7 @@ def graph_options(command: AddCommand, reasoner: str | None) -> None:  # noqa: A
     info = command(
         "info",
         "graphs:info",
-        "summarise a graph: counts, largest relations, degrees",
+        "summarise a graph or a model: counts, largest relations, degrees; what made it",
         "clmpt info films",
     )
     add_folder(info)
