@@ -69,7 +69,7 @@ def _known(found: Answers) -> int:
 
 def evidence_html(evidence: Evidence) -> str:
     """The derivation as a drawing, and in words for who cannot see it."""
-    title = f"{evidence.answer}: {in_percent(evidence.value)}" if evidence.answer else "Evidence"
+    title = f"{evidence.answer or 'Evidence'}: truth value {in_percent(evidence.value)}"
     facts = [drawn_fact(atom) for atom in evidence.atoms]
     answer = term_of(evidence.answer) if evidence.answer else facts[0].atom.tail
     svg = draw_derivations(title, [("", answer, facts)])

@@ -35,6 +35,7 @@ from clmpt.experiments.variant_settings import variant_tables
 from clmpt.graph.knowledge_graph import KnowledgeGraph
 from clmpt.graph.opening import graph_from, open_graph
 from clmpt.pages.report_folder import save_report
+from clmpt.progress import as_one_stage
 from clmpt.queries.store import QuerySet
 from clmpt.sampling.making import make_queries, protocol_for, wanted_shape
 from clmpt.storage.files import refuse_existing
@@ -119,7 +120,8 @@ def sample_from(
     wanted = [wanted_shape(text, count) for text in shapes]
     with shown_progress(progress) as show:
         return make_queries(
-            *(known, wanted, protocol, out, seed, workers or available_processors(), show)
+            *(known, wanted, protocol, out, seed, workers or available_processors()),
+            as_one_stage(show, "sampling"),
         )
 
 
@@ -147,7 +149,7 @@ def evaluate_on_queries(
         refuse_existing(Path(report))
     with shown_progress(progress) as show:
         candidate = _candidate(model, graph, device, trust, reasoner, known)
-        found = candidate.report(queries, split, shapes, show)
+        found = candidate.report(queries, split, shapes, as_one_stage(show, "evaluating"))
     if report is not None:
         save_report(found, report)
     return found
