@@ -79,6 +79,8 @@ def test_bad_questions_are_listed_by_number_and_nothing_is_computed(fitted: Path
         model.ask(asked)
     assert list(bad.value.problems) == [1, 3]
     assert isinstance(bad.value.problems[1], UnknownName)
+    with pytest.raises(BadQuestions, match="question 1: A question is a text or a Query, not None"):
+        model.ask([None, "?y : r0(e0, ?y)"])  # type: ignore[list-item]
     with pytest.raises(BadQuestions, match="and 3 more"):
         model.ask(["?y"] * 8)
 

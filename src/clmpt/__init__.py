@@ -5,7 +5,7 @@
     graph = clmpt.open_graph("facts.tsv")
     model = clmpt.fit(graph, "mine")
     for answer in model.ask('?who : directed(?who, ?film) & won(?film, "Golden Lion")'):
-        print(answer.label, answer.score, answer.status)
+        print(answer.label, answer.probability, answer.status)
 
 Everything here is loaded when it is first used: `import clmpt` is quick, and PyTorch is loaded with
 `fit`, `load` and what they return, not for graphs and exact answers.
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from clmpt.answering.answers import Answer as Answer
     from clmpt.answering.answers import Answers as Answers
     from clmpt.answering.answers import Evidence as Evidence
+    from clmpt.errors import BadQuestions as BadQuestions
     from clmpt.errors import ClmptError as ClmptError
     from clmpt.evaluation.report import Report as Report
     from clmpt.experiments import calls
@@ -51,6 +52,7 @@ _HOMES = {
     "Answer": "clmpt.answering.answers",
     "Answerer": "clmpt.answering.answerer",
     "Answers": "clmpt.answering.answers",
+    "BadQuestions": "clmpt.errors",
     "ClmptError": "clmpt.errors",
     "Evidence": "clmpt.answering.answers",
     "ExactAnswers": "clmpt.symbolic.exact_answers",

@@ -21,7 +21,7 @@ asked = [json.loads(line)["question"] for line in open(source, encoding="utf-8")
 model = clmpt.load(folder, device="cpu")
 try:
     found = model.ask(asked, limit=3)
-except clmpt.ClmptError as error:
+except clmpt.BadQuestions as error:
     print(error, file=sys.stderr)
     for index in sorted(error.problems, reverse=True):
         del asked[index]

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from clmpt.answering.asked_model import AskedModel
 from clmpt.compute.chunks import rows_at_once
-from clmpt.errors import BadQuestions, ClmptError, DataError
+from clmpt.errors import BadQuestions, ClmptError, DataError, QueryError
 from clmpt.graph.edges import AnyInts
 from clmpt.graph.knowledge_graph import KnowledgeGraph
 from clmpt.logic.formula import Id, Placeholder, Query, Symbol
@@ -35,6 +35,8 @@ class Question:
     @classmethod
     def of(cls, question: str | Query, model: AskedModel, graph: KnowledgeGraph) -> Question:
         query = parse(question) if isinstance(question, str) else question
+        if not isinstance(query, Query):
+            raise QueryError(f"A question is a text or a Query, not {type(query).__name__}")
         bound = graph.bind(query)
         asked, notes = model.able_to(bound)
         notes += asked.reasoner.notes(bound)
