@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import subprocess
+import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -110,3 +113,21 @@ def test_the_number_of_threads_is_restored() -> None:
         with pytest.raises(KeyError):
             check()
     assert torch.get_num_threads() == before
+
+
+def test_python_programs_let_idle_threads_sleep_unless_the_user_says_otherwise() -> None:
+    program = (
+        "import os, sys, clmpt\n"
+        "clmpt.KnowledgeGraph\n"
+        "assert 'OMP_WAIT_POLICY' not in os.environ\n"
+        "clmpt.load\n"
+        "assert 'torch' in sys.modules\n"
+        "print(os.environ['OMP_WAIT_POLICY'], os.environ['GOMP_SPINCOUNT'])\n"
+    )
+    bare = {k: v for k, v in os.environ.items() if k not in ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT")}
+    for more, expected in (({}, "PASSIVE 5000"), ({"GOMP_SPINCOUNT": "7"}, "PASSIVE 7")):
+        command = [sys.executable, "-c", program]
+        found = subprocess.run(
+            command, env={**bare, **more}, capture_output=True, text=True, check=True, timeout=120
+        )
+        assert found.stdout.strip() == expected

@@ -173,7 +173,11 @@ def _signature(name: str, function: Callable[..., Any]) -> str:
         for parameter in signature.parameters.values()
         if parameter.name not in ("self", "cls")
     ]
-    parts = ", ".join(re.sub(": '([^']*)'", r": \1", str(parameter)) for parameter in shown)
+    texts = [re.sub(": '([^']*)'", r": \1", str(parameter)) for parameter in shown]
+    by_name = [parameter.kind is inspect.Parameter.KEYWORD_ONLY for parameter in shown]
+    if True in by_name:
+        texts.insert(by_name.index(True), "*")
+    parts = ", ".join(texts)
     returns = str(signature.return_annotation).replace("'", "")
     return f"```text\n{name}({parts}) -> {returns}\n```\n"
 

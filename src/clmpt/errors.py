@@ -5,7 +5,7 @@ Each says what was wrong, where, and what to do next. Anything else that escapes
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 _LONGEST = 80  # characters of a name in a message
@@ -97,6 +97,20 @@ class AmbiguousName(QueryError):
         )
 
 
+class BadQuestions(ClmptError):
+    """Some of many questions that cannot be asked; `problems` has the error of each, by its index,
+    which counts from 0 as Python does."""
+
+    def __init__(self, problems: Mapping[int, ClmptError], total: int, listed: int = 5) -> None:
+        self.problems = dict(problems)
+        lines = [f"question {index + 1}: {error}" for index, error in self.problems.items()]
+        more = [f"and {len(lines) - listed:,} more"] if len(lines) > listed else []
+        super().__init__(
+            f"{len(lines):,} of {total:,} questions cannot be asked, so none was: "
+            + "; ".join([*lines[:listed], *more])
+        )
+
+
 class DataError(ClmptError):
     """A file or folder that is missing, damaged or not of the expected kind."""
 
@@ -130,6 +144,16 @@ class OutOfBudget(ClmptError):
 
     def __init__(self, limit: str) -> None:
         super().__init__(f"It would exceed {limit}. Ask for less, or allow more.")
+
+
+class MissingLibrary(ClmptError):
+    """An optional library that is not installed; `extra` is what installs it, if not itself."""
+
+    def __init__(self, library: str, purpose: str, extra: str = "") -> None:
+        super().__init__(
+            f"{library} is not installed, which {purpose} needs. Install it: "
+            f"pip install {extra or library}"
+        )
 
 
 class TrainingError(ClmptError):

@@ -26,6 +26,17 @@ def silent(_progress: Progress) -> None:
     """Ignores progress."""
 
 
+def as_one_stage(whole: ReportProgress, stage: str) -> ReportProgress:
+    """Reports all stages as one, with their names as its detail.
+
+    >>> seen = []
+    >>> as_one_stage(seen.append, "sampling")(Progress("2p", 5, 30))
+    >>> seen
+    [Progress(stage='sampling', done=5, total=30, detail='2p')]
+    """
+    return lambda now: whole(replace(now, stage=stage, detail=now.detail or now.stage))
+
+
 def part_of(whole: ReportProgress, stage: str, before: int, total: int | None) -> ReportProgress:
     """Reports a part's progress as that of the whole, `before` of which is already done.
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+import shutil
+from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
+from typing import overload
 
 import numpy as np
 
 from clmpt.answering.answers import Answer, Answers, Evidence
 from clmpt.answering.asked_model import AskedModel, open_model
+from clmpt.answering.batches import Question, ScoredQuestion, read_questions, scored
 from clmpt.answering.evidence import Explainer
 from clmpt.answering.judging import Choice, Only, judge
 from clmpt.answering.likely_rows import (
@@ -23,14 +26,13 @@ from clmpt.answering.model_folder import REASONER, graph_of, save_choice
 from clmpt.compute.devices import find_device
 from clmpt.errors import DataError
 from clmpt.graph.knowledge_graph import KnowledgeGraph
-from clmpt.graph.opening import GRAPH, open_graph
+from clmpt.graph.opening import GRAPH, graph_from
 from clmpt.graph.splits import train_split
 from clmpt.graph.stored_names import StoredNames
 from clmpt.logic.algebra import SparqlQuery
 from clmpt.logic.formula import Limits, Query
 from clmpt.logic.parser import parse
 from clmpt.logic.sparql_parser import read_sparql
-from clmpt.queries.store import QueryGroup
 from clmpt.reasoners.reasoner_folder import (
     StoredReasoner,
     replace_reasoner,
@@ -45,16 +47,24 @@ class Answerer:
     """A model and its graph in memory; questions use the graph's names."""
 
     def __init__(
-        self, asked: AskedModel, graph: KnowledgeGraph, stored: StoredReasoner | None = None
+        self,
+        asked: AskedModel,
+        graph: KnowledgeGraph,
+        stored: StoredReasoner | None = None,
+        folder: Path | None = None,
     ) -> None:
+        self.folder = folder  # where it was opened
         self.asked, self.reasoner, self.graph, self.stored = asked, asked.reasoner, graph, stored
         self.trained_on = graph.view(train_split(graph))
+
+    def __repr__(self) -> str:
+        return f"<Answerer: {self.asked.name}, {self.graph.size}>"
 
     @classmethod
     def open(
         cls,
         folder: str | Path,
-        graph: str | Path | None = None,
+        graph: KnowledgeGraph | str | Path | None = None,
         device: str = "auto",
         trust: Collection[str] = (),
         reasoner: str | None = None,
@@ -67,11 +77,11 @@ class Answerer:
         to the model. Classes outside this installation are imported only if `trust`
         names them.
         """
-        known = open_graph(graph or graph_of(folder))
+        known = graph_from(graph_of(folder) if graph is None else graph)
         asked, stored = open_model(
             folder, known, find_device(device), trust, reasoner, newer=graph is not None
         )
-        return cls(asked, known, stored)
+        return cls(asked, known, stored, Path(folder))
 
     def save(self, folder: str | Path) -> None:
         """Saves the model and its graph to a new folder, which can be moved elsewhere."""
@@ -86,15 +96,42 @@ class Answerer:
             replace_reasoner(scratch / REASONER, self.stored.model, self.stored.about)
             save_calibrations(scratch / REASONER, self.asked.calibrations)
             save_choice(scratch, self.asked.name)
+            self._copy_reports(scratch)
+
+    def _copy_reports(self, out: Path) -> None:
+        """The figures that `fit` measured, for the model's card."""
+        for path in sorted(self.folder.glob("report*/report.json")) if self.folder else ():
+            (out / path.parent.name).mkdir()
+            shutil.copyfile(path, out / path.parent.name / path.name)
+
+    @overload
+    def ask(  # type: ignore[overload-overlap]  # a text is one question
+        self,
+        question: str | Query,
+        limit: int | None = ...,
+        only: Only | None = ...,
+        at_least: float = ...,
+        refuted: bool = ...,
+    ) -> Answers: ...
+
+    @overload
+    def ask(
+        self,
+        question: Iterable[str | Query],
+        limit: int | None = ...,
+        only: Only | None = ...,
+        at_least: float = ...,
+        refuted: bool = ...,
+    ) -> list[Answers]: ...
 
     def ask(
         self,
-        question: str | Query,
+        question: str | Query | Iterable[str | Query],
         limit: int | None = None,
         only: Only | None = None,
         at_least: float = 0.0,
         refuted: bool = False,
-    ) -> Answers:
+    ) -> Answers | list[Answers]:
         """The `limit` best answers; by default the question's own LIMIT, or ten.
 
         First all that follow from the graph's facts, those that the model was trained on before
@@ -102,38 +139,42 @@ class Answerer:
         or listed last if `refuted`. `only` lists known or predicted answers alone, `at_least` those
         of this probability or more. Negation applies to what the model predicts, not only to known
         facts.
+
+        A list of questions gives a list of answers, in the same order, and takes a fraction of the
+        time: those of one form are computed together. If some cannot be asked, none is: the error
+        has the number of each and what is wrong with it.
         """
-        query = parse(question) if isinstance(question, str) else question
-        most = next(one for one in (limit, query.limit, _ANSWERS) if one is not None)
-        bound = self.graph.bind(query)
-        asked, notes = self.asked.able_to(bound)
-        (scores_E,) = asked.reasoner.score([QueryGroup.single(bound)]).cpu()
-        if bool(scores_E.isnan().any()):
-            raise DataError("The model's scores are not finite. Its training failed.")
-        choice = Choice(most, only, at_least, refuted)
-        chances = asked.chances(bound, scores_E[None])
-        chance_E = None if chances is None else chances[0]
-        possible_E = asked.possible(scores_E)
-        judged = judge(
-            *(bound, self.graph, self.trained_on, scores_E, chance_E, possible_E, choice)
-        )
-        explain = self._explainer(bound, [entity for entity, *_ in judged.listed])
-        found = tuple(
+        if isinstance(question, str | Query):
+            asked = [Question.of(question, self.asked, self.graph)]
+        else:
+            asked = read_questions(list(question), self.asked, self.graph)
+        answers: dict[int, Answers] = {}
+        for number, found in scored(asked, self.graph, self.trained_on):
+            most = next(
+                one for one in (limit, found.question.query.limit, _ANSWERS) if one is not None
+            )
+            answers[number] = self._answers(found, Choice(most, only, at_least, refuted))
+        if isinstance(question, str | Query):
+            return answers[0]
+        return [answers[number] for number in range(len(asked))]
+
+    def _answers(self, found: ScoredQuestion, choice: Choice) -> Answers:
+        judged, entities = judge(found, self.graph, choice), self.graph.entities
+        explain = self._explainer(found.question.bound, [entity for entity, *_ in judged.listed])
+        listed = tuple(
             Answer(
                 entity,
-                self.graph.entities.names[entity],
-                self.graph.entities.label(entity),
-                float(scores_E[entity]),
+                entities.names[entity],
+                entities.label(entity),
+                float(found.scores_E[entity]),
                 status,
                 probability,
                 explain,
             )
             for entity, status, probability in judged.listed
         )
-        notes += asked.reasoner.notes(bound)
-        if asked.new:
-            notes += (asked.new.note,)
-        return Answers(query, found, judged.known, notes, judged.refuted)
+        question = found.question
+        return Answers(question.query, listed, judged.known, question.notes, judged.refuted)
 
     def ask_rows(
         self,

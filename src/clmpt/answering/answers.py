@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import prod
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, overload
 
+from clmpt.display.frames import data_frame
+from clmpt.display.text import counted
 from clmpt.logic.formula import Query
+
+if TYPE_CHECKING:
+    import pandas
 
 # known: follows from the facts that the model was trained on.
 # hidden: follows from the graph's facts, but only with facts held out from training.
@@ -18,6 +23,10 @@ Status = Literal["known", "hidden", "predicted", "refuted"]
 # Of an atom. absent: a negated one that the graph lacks. A negated one is hidden if a fact that was
 # held out from training says otherwise.
 AtomStatus = Literal["known", "hidden", "predicted", "absent"]
+
+_SHOWN = 5  # answers in a line
+_COLUMNS = {"label": "label", "name": "name", "id": "entity"}
+_COLUMNS |= {name: name for name in ("probability", "score", "status")}
 
 
 def in_percent(probability: float) -> str:
@@ -68,9 +77,18 @@ class Evidence:
 
     atoms: tuple[EvidenceAtom, ...]
     value: float
+    answer: str = field(default="", compare=False)  # the label of what it is evidence for
 
     def __str__(self) -> str:
         return "; ".join(map(str, self.atoms))
+
+    def __repr__(self) -> str:
+        return f"<Evidence for {self.answer!r}, {in_percent(self.value)}: {str(self)!r}>"
+
+    def _repr_html_(self) -> str:
+        from clmpt.answering.showing import evidence_html
+
+        return evidence_html(self)
 
     @property
     def product(self) -> float:
@@ -92,6 +110,11 @@ class Answer:
     status: Status
     probability: float | None
     explain: Callable[[int, int], tuple[Evidence, ...]] = field(repr=False, compare=False)
+
+    def __repr__(self) -> str:
+        certain = self.probability is None or self.status == "known"
+        chance = "" if certain else f", {in_percent(self.probability or 0.0)}"
+        return f"<Answer {self.label!r}: {self.status}{chance}>"
 
     @property
     def known(self) -> bool:
@@ -122,12 +145,39 @@ class Answers:
     def __iter__(self) -> Iterator[Answer]:
         return iter(self.answers)
 
+    @overload
+    def __getitem__(self, number: int) -> Answer: ...
+
+    @overload
+    def __getitem__(self, number: slice) -> Answers: ...
+
+    def __getitem__(self, number: int | slice) -> Answer | Answers:
+        if isinstance(number, slice):
+            return replace(self, answers=self.answers[number])
+        return self.answers[number]
+
     def __len__(self) -> int:
         return len(self.answers)
 
     def __str__(self) -> str:
         lines = [f"{_share(one):>5}  {one.status:<9}  {one.label}" for one in self.answers]
         return "\n".join([str(self.query), *lines])
+
+    def __repr__(self) -> str:
+        more = ", …" if len(self) > _SHOWN else ""
+        shown = ", ".join(f"{one.label!r} ({one.status})" for one in self.answers[:_SHOWN])
+        return f"<{counted(len(self), 'answer')} to {str(self.query)!r}: {shown or 'none'}{more}>"
+
+    def _repr_html_(self) -> str:
+        from clmpt.answering.showing import answers_html
+
+        return answers_html(self)
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """A DataFrame with the columns label, name, id, probability, score and status."""
+        return data_frame(
+            {name: [getattr(one, own) for one in self.answers] for name, own in _COLUMNS.items()}
+        )
 
     @property
     def expected_right(self) -> float | None:

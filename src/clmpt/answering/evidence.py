@@ -25,15 +25,15 @@ class Explainer:
     def __call__(self, entity: int, most: int) -> tuple[Evidence, ...]:
         if most not in self._found:
             self._found[most] = derive(self.truth, self.query, self.listed, most)
-        return tuple(self._named(one) for one in self._found[most].get(entity, ()))
+        return tuple(self._named(one, entity) for one in self._found[most].get(entity, ()))
 
-    def _named(self, derivation: Derivation) -> Evidence:
+    def _named(self, derivation: Derivation, entity: int) -> Evidence:
         atoms = [
             self._atom(link, step.negated, step.value if number == len(step.links) - 1 else None)
             for step in derivation.steps
             for number, link in enumerate(step.links)
         ]
-        return Evidence(tuple(atoms), derivation.value)
+        return Evidence(tuple(atoms), derivation.value, self._text(entity))
 
     def _atom(self, link: Link, negated: bool, value: float | None) -> EvidenceAtom:
         head, tail, relation = link.head, link.tail, link.relation

@@ -7,14 +7,12 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from torch import Tensor
 
 from clmpt.answering.answers import Status
+from clmpt.answering.batches import ScoredQuestion
 from clmpt.graph.edges import Ints
 from clmpt.graph.knowledge_graph import KnowledgeGraph
-from clmpt.logic.formula import Query
 from clmpt.symbolic.refutation import refuted
-from clmpt.symbolic.solver import solve
 
 # Shapes: E entities
 
@@ -46,18 +44,12 @@ class Judged:
     refuted: int
 
 
-def judge(
-    query: Query,
-    graph: KnowledgeGraph,
-    trained_on: KnowledgeGraph,
-    scores_E: Tensor,
-    chance_E: Tensor | None,
-    possible_E: Tensor,
-    choice: Choice,
-) -> Judged:
+def judge(found: ScoredQuestion, graph: KnowledgeGraph, choice: Choice) -> Judged:
     """Certain answers first, then the others by score; what facts refute is left out."""
-    follows, seen = solve(query, graph), solve(query, trained_on)
-    ruled_out = refuted(query, graph) - follows
+    question, scores_E, chance_E = found.question, found.scores_E, found.chance_E
+    follows, seen = frozenset(found.follows.tolist()), frozenset(found.seen.tolist())
+    ruled_out = refuted(question.bound, graph) - follows
+    possible_E = question.asked.possible(scores_E)
     order_E = np.argsort(-scores_E.numpy(), kind="stable")
     other_E = np.ones(len(order_E), np.bool_)
     other_E[_ids({*follows, *ruled_out})] = False

@@ -13,19 +13,14 @@ from importlib import import_module
 from io import TextIOWrapper
 
 from clmpt.cli.command_line import parse_arguments
-from clmpt.compute.processors import available_processors
+from clmpt.compute.processors import available_processors, let_threads_sleep
 from clmpt.errors import ClmptError
-
-# PyTorch's idle threads sleep after microseconds instead of spinning for milliseconds: on a busy
-# machine the default makes small models several times slower. Read when PyTorch is loaded.
-_THREADS = {"OMP_WAIT_POLICY": "PASSIVE", "GOMP_SPINCOUNT": "5000"}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs a command. 0: done; 1: a check failed; 2: bad input; 130: stopped by Ctrl-C; 143: by
     SIGTERM, which stops it in the same way."""
-    for name, value in _THREADS.items():
-        os.environ.setdefault(name, value)
+    let_threads_sleep()
     os.environ.setdefault("OMP_NUM_THREADS", str(available_processors()))
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):

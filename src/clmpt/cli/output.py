@@ -14,6 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from clmpt.display.text import clean as clean
+from clmpt.display.text import counted as counted
+
 if TYPE_CHECKING:
     from rich.box import Box
     from rich.console import Console
@@ -87,25 +90,12 @@ def _cell(cell: object) -> str:
     return f"{cell:,}" if isinstance(cell, int) and not isinstance(cell, bool) else str(cell)
 
 
-def clean(text: str) -> str:
-    """The text with line breaks and control codes escaped: names are untrusted."""
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
-
-
 def show_json(document: Any) -> None:
     sys.stdout.write(json.dumps(document, ensure_ascii=False, indent=2) + "\n")
 
 
 def say(text: str = "") -> None:
     sys.stdout.write(text + "\n")
-
-
-def counted(number: int, noun: str) -> str:
-    """
-    >>> counted(1, "fact"), counted(2000, "fact")
-    ('1 fact', '2,000 facts')
-    """
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def command_name() -> str:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from clmpt.display.text import counted
 from clmpt.evaluation.ranks import Figures
 from clmpt.logic.shapes import EPFO, NEGATION
 
@@ -72,6 +73,15 @@ class Report:
             for note in shape.notes:
                 notes.setdefault(note, []).append(shape.name)
         return found + [f"{', '.join(names)} (*): {note}" for note, names in notes.items()]
+
+    def __repr__(self) -> str:
+        shapes = counted(len(self.shapes), "shape")
+        return f"<Report on {self.model!r}: {shapes}, mean MRR {self.mean:.3f}>"
+
+    def _repr_html_(self) -> str:
+        from clmpt.evaluation.report_html import report_html
+
+        return report_html(self)
 
     def as_plain(self) -> dict[str, Any]:
         return {

@@ -8,6 +8,7 @@ from typing import Any
 from clmpt.errors import DataError
 from clmpt.experiments.query_stages import OFFICIAL, SAMPLED
 from clmpt.experiments.records import LeaveOut, Variant, or_else, refuse, variants_in
+from clmpt.pages.comparison import compare, renew
 from clmpt.pages.curves import is_number
 from clmpt.pages.entry import Entry, distinct
 from clmpt.pages.report_folder import is_report, read_cost, read_report
@@ -15,6 +16,8 @@ from clmpt.predictors.predictor_folder import parameter_count
 from clmpt.queries.store import QuerySet
 from clmpt.reasoners.reasoner_folder import parameter_counts
 from clmpt.storage.run_folder import read_log, read_provenance, read_summary
+
+PAGE = "report"  # the folder of the page that compares experiments
 
 
 def entries_in(folder: str | Path, leave_out: LeaveOut = refuse) -> list[Entry]:
@@ -44,6 +47,13 @@ def entries_in(folder: str | Path, leave_out: LeaveOut = refuse) -> list[Entry]:
         with or_else(leave_out):
             found.append(_baseline(variant))
     return distinct(found)
+
+
+def renew_report(out: str | Path, leave_out: LeaveOut = refuse) -> list[Entry]:
+    """The results in a folder of experiments, written to its page `PAGE`."""
+    entries = entries_in(out, leave_out)
+    renew(compare(entries), Path(out) / PAGE)
+    return entries
 
 
 def _of_variant(variant: Variant) -> Entry:

@@ -15,6 +15,7 @@ from typing import Any
 from clmpt.answering.answerer import Answerer
 from clmpt.answering.asked_model import BEAM_SEARCH
 from clmpt.answering.model_folder import CHOICE, PREDICTOR, REASONER, choice_in, save_choice
+from clmpt.display.bars import ShowProgress, shown_progress
 from clmpt.experiments.costs import (
     BEAM_ROWS,
     Work,
@@ -48,7 +49,7 @@ from clmpt.experiments.updating import (
     update_folder,
 )
 from clmpt.graph.knowledge_graph import KnowledgeGraph
-from clmpt.graph.opening import GRAPH, open_graph
+from clmpt.graph.opening import GRAPH, graph_from
 from clmpt.graph.splits import FULL, OBSERVED, has_facts, train_split
 from clmpt.graph.splitting import hold_out, in_one_split
 from clmpt.logic.shapes import EPFO, NEGATION, shape
@@ -75,7 +76,7 @@ def fit(
     graph: KnowledgeGraph | str | Path,
     folder: str | Path,
     settings: Mapping[str, Mapping[str, Any]] | None = None,
-    progress: ReportProgress = silent,
+    progress: ShowProgress = True,
     device: str = "auto",
 ) -> Answerer:
     """A model trained on the graph, in `folder`, which keeps the result of every stage.
@@ -85,14 +86,16 @@ def fit(
     before is kept in a folder next to it, `NAME.previous`. Whatever is not in
     `settings` (tables fitting, pretraining, reasoning and training, as in a recipe) is chosen by
     the size of the graph. A tenth of the facts is held out from training for evaluation; with
-    `{"fitting": {"hide": 0}}` none is.
+    `{"fitting": {"hide": 0}}` none is. Progress is shown in a notebook and on a terminal, unless it
+    is False; a function gets a `Progress` at every step instead.
     """
-    known = graph if isinstance(graph, KnowledgeGraph) else open_graph(graph)
+    known = graph_from(graph)
     given = {name: dict(table) for name, table in (settings or {}).items()}
     for table in ("pretraining", "training"):
         given.setdefault(table, {}).setdefault("device", device)
     chosen = settings_for(known, Path(folder), given)
-    return fit_in_stages(known, folder, chosen, progress=progress).answerer(device)
+    with shown_progress(progress) as show:
+        return fit_in_stages(known, folder, chosen, progress=show).answerer(device)
 
 
 def settings_for(

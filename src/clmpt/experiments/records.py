@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from clmpt.errors import DataError
+from clmpt.pages.report_folder import read_report
 from clmpt.storage.checksums import MANIFEST
 from clmpt.storage.files import open_json
 
@@ -39,6 +40,14 @@ class Variant:
     settings: dict[str, Any]
     folders: dict[str, Path]
     provenance: dict[str, Any]
+
+    @property
+    def report(self) -> dict[str, Any]:
+        """The figures: mean MRR, averages, and a row for each shape."""
+        return read_report(self.folders["report"])
+
+    def __repr__(self) -> str:
+        return f"<Variant {self.name!r}: mean MRR {self.report['mean']:.3f}>"
 
     @property
     def done(self) -> str:

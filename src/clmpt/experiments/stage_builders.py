@@ -74,7 +74,7 @@ def predictor_stage(
     start: Callable[[], StoredPredictor | None] = lambda: None,
 ) -> Stage:
     def run(progress: ReportProgress) -> None:
-        _follow(name, pretrain(graph, settings, path, source, start=start()), progress)
+        follow_steps(name, pretrain(graph, settings, path, source, start=start()), progress)
 
     return Stage("predictor", name, path, work, run, _trained(predictor_is_whole))
 
@@ -103,7 +103,7 @@ def reasoner_stage(
         steps = train(
             *(graph, given, asked, reasoning, settings, path, source, held_out), start=start()
         )
-        _follow(name, steps, progress)
+        follow_steps(name, steps, progress)
 
     return Stage("reasoner", name, path, work, run, _trained(reasoner_is_whole))
 
@@ -121,7 +121,8 @@ def _trained(is_whole: Callable[[Path], bool]) -> Callable[[Path], bool]:
     return check
 
 
-def _follow(name: str, steps: Iterator[TrainingStep], progress: ReportProgress) -> None:
+def follow_steps(name: str, steps: Iterator[TrainingStep], progress: ReportProgress) -> None:
+    """Takes the steps of a run to its end and reports them."""
     with closing(steps):  # type: ignore[type-var]
         for now in steps:
             best = f", validation MRR {now.best:.3f}" if now.best is not None else ""

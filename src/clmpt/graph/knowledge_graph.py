@@ -10,11 +10,12 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
+from clmpt.display.text import counted
 from clmpt.errors import AmbiguousName, DataError, QueryError, UnknownName, UnknownSplit
 from clmpt.graph.edges import EdgeIndex, Ints, index_fits, open_index, save_index
 from clmpt.graph.names import Aliases, NameTable, open_names, save_names
@@ -23,6 +24,9 @@ from clmpt.logic.formula import Id, Name, Placeholder, Query, Symbol
 from clmpt.storage.arrays import IMPORT_AGAIN, open_array, save_array
 from clmpt.storage.files import open_json, save_json
 from clmpt.storage.sealing import sealed_folder
+
+if TYPE_CHECKING:
+    from clmpt.symbolic.exact_answers import ExactAnswers
 
 _FORMAT = "clmpt graph 1"
 _ABOUT = "graph.json"
@@ -41,6 +45,9 @@ class Vocabulary:
 
     def __len__(self) -> int:
         return len(self.names)
+
+    def __repr__(self) -> str:
+        return f"<Vocabulary: {len(self):,} {self.kind} names>"
 
     def label(self, number: int) -> str:
         """What to show a user: the label, or the name if there is none."""
@@ -115,18 +122,19 @@ class KnowledgeGraph:
     @classmethod
     def from_triples(
         cls,
-        triples: Iterable[tuple[str, str, str]],
+        triples: Any,
         entity_labels: dict[str, str] | None = None,
+        relation: str | None = None,
     ) -> KnowledgeGraph:
-        """A graph with one split from (head, relation, tail) names; ids follow first appearance."""
-        from clmpt.graph.builder import GraphBuilder
+        """A graph with one split from (head, relation, tail) names; ids follow first appearance.
 
-        builder = GraphBuilder()
-        for head, relation, tail in triples:
-            builder.add("facts", head, relation, tail)
-        for name, label in (entity_labels or {}).items():
-            builder.label(name, label)
-        return builder.build()
+        Also from a pandas DataFrame or an Arrow table (columns by their usual names, or the first
+        three), a directed NetworkX graph (`relation` is the edge attribute that names the relation)
+        and an rdflib graph, which is read as an RDF file is.
+        """
+        from clmpt.graph.triple_sources import graph_of_triples
+
+        return graph_of_triples(triples, entity_labels or {}, relation)
 
     @classmethod
     def open(cls, folder: str | Path) -> KnowledgeGraph:
@@ -214,6 +222,24 @@ class KnowledgeGraph:
             },
         }
 
+    def __repr__(self) -> str:
+        return f"<KnowledgeGraph: {self.size} in {' + '.join(self.observed)}>"
+
+    @property
+    def size(self) -> str:
+        """The numbers of entities, relations and facts, in words."""
+        counts = (
+            (len(self.entities), "entity"),
+            (len(self.relations), "relation"),
+            (self.index.triples, "fact"),
+        )
+        return ", ".join(counted(number, noun) for number, noun in counts)
+
+    def _repr_html_(self) -> str:
+        from clmpt.graph.graph_html import graph_html
+
+        return graph_html(self)
+
     # --- splits ---------------------------------------------------------------------------------
 
     def view(self, *splits: str) -> KnowledgeGraph:
@@ -288,6 +314,17 @@ class KnowledgeGraph:
         return query.replace(
             lambda symbol: name(self.entities, symbol), lambda symbol: name(self.relations, symbol)
         )
+
+    def solve(self, question: str | Query) -> ExactAnswers:
+        """The exact answers to a question, by name: what follows from these facts.
+
+        >>> graph = KnowledgeGraph.from_triples([("Orwell", "wrote", "1984")])
+        >>> graph.solve("?x : wrote(Orwell, ?x)")
+        <1 answer: '1984'>
+        """
+        from clmpt.symbolic.exact_answers import exact_answers  # the one import upwards
+
+        return exact_answers(question, self)
 
     def labels(self, entities: Iterable[int]) -> list[str]:
         """What to show a user for each entity: its label, or its name if it has none."""

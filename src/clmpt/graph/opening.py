@@ -15,6 +15,16 @@ from clmpt.graph.splits import SPLITS
 GRAPH = "graph"  # where a fitted model's folder keeps its graph
 
 
+def graph_from(source: KnowledgeGraph | str | Path) -> KnowledgeGraph:
+    """The graph itself, or the one that `open_graph` finds there."""
+    return source if isinstance(source, KnowledgeGraph) else open_graph(source)
+
+
+def has_graph(path: str | Path) -> bool:
+    """Whether a folder is a stored graph, or has one as a fitted model does."""
+    return any(is_stored_graph(folder) for folder in (Path(path), Path(path) / GRAPH))
+
+
 def open_graph(path: str | Path) -> KnowledgeGraph:
     """A graph from any source: a stored graph, a fitted model with its graph, a benchmark folder,
     or a file of triples."""

@@ -256,6 +256,15 @@ class Query:
 
         return formula_text(self)
 
+    def __repr__(self) -> str:
+        return f"parse({str(self)!r})"
+
+    def _repr_html_(self) -> str:
+        from clmpt.display.html import html_block, html_picture
+        from clmpt.logic.drawing import draw_svg
+
+        return html_block(str(self), html_picture(draw_svg(self), str(self)))
+
 
 def map_atoms(formula: Formula, change: Callable[[Atom], Formula]) -> Formula:
     if isinstance(formula, Atom):

@@ -21,7 +21,7 @@ from clmpt.graph.stored_names import StoredNames
 from clmpt.predictors.predictor import CALIBRATION, EmbeddingPredictor
 from clmpt.registry import PREDICTORS
 from clmpt.storage.files import open_json, save_json
-from clmpt.storage.run_folder import is_begun, is_finished
+from clmpt.storage.run_folder import is_begun, is_finished, versions
 from clmpt.storage.sealing import listed_file, sealed_folder
 
 _FORMAT = "clmpt predictor 2"
@@ -72,7 +72,8 @@ def replace_predictor(
     model = PREDICTORS.name_of(type(predictor))
     save_tensors(folder / _WEIGHTS, predictor.state_dict(), {"model": model})
     with listed_file(folder / _ABOUT) as scratch:
-        save_json(scratch, {"format": _FORMAT, "model": model, **about})
+        same = {"format": _FORMAT, "model": model, "versions": versions()}
+        save_json(scratch, {**same, **about})
 
 
 def open_predictor(

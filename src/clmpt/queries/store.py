@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from clmpt.display.text import counted
 from clmpt.errors import DataError, QueryError
 from clmpt.graph.edges import AnyInts, Ints
 from clmpt.logic.formula import Id, Query, atoms, placeholders
@@ -111,6 +112,9 @@ class QueryGroup:
     def __len__(self) -> int:
         return len(self.entities)
 
+    def __repr__(self) -> str:
+        return f"<QueryGroup {self.name!r}: {len(self):,} of {str(self.template)!r}>"
+
     @classmethod
     def single(cls, query: Query) -> QueryGroup:
         """One query over ids, with no answers known."""
@@ -168,6 +172,10 @@ class QuerySet:
 
     def __len__(self) -> int:
         return sum(len(group) for group in self.groups)
+
+    def __repr__(self) -> str:
+        shapes = ", ".join(f"{group.name} {len(group):,}" for group in self.groups)
+        return f"<QuerySet: {counted(len(self), 'query')} ({shapes})>"
 
     @property
     def checksum(self) -> int:

@@ -33,6 +33,7 @@ from clmpt.registry import PREDICTORS, REASONERS
 from clmpt.settings import Reasoning, read_table
 from clmpt.storage.checksums import is_there
 from clmpt.storage.files import open_json, save_json
+from clmpt.storage.run_folder import versions
 from clmpt.storage.sealing import listed_file
 
 _FORMAT = "clmpt reasoner 2"
@@ -96,7 +97,8 @@ def replace_reasoner(folder: Path, model: ReasonerModel, about: Mapping[str, Any
     if predictor:
         save_tensors(folder / _PREDICTOR_WEIGHTS, predictor.state_dict(), kinds)
     save_tensors(folder / _WEIGHTS, own_state(model), kinds)
-    document = {"format": _FORMAT, **kinds, "reasoning": asdict(model.settings)}
+    document = {"format": _FORMAT, "versions": versions(), **kinds}
+    document["reasoning"] = asdict(model.settings)
     document["parameters"] = _counted(model)
     with listed_file(folder / _ABOUT) as scratch:
         save_json(scratch, {**document, **about})

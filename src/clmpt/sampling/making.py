@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -11,12 +12,13 @@ from typing import Any
 import clmpt
 from clmpt.errors import DataError, SamplingError
 from clmpt.graph.knowledge_graph import KnowledgeGraph
+from clmpt.graph.splits import FULL, OBSERVED
 from clmpt.logic.formula import Query
-from clmpt.logic.shapes import name_of
+from clmpt.logic.shapes import name_of, shape
 from clmpt.progress import ReportProgress, part_of, silent
 from clmpt.queries.json_lines import write_json_lines
 from clmpt.queries.store import QueryGroup, QuerySet
-from clmpt.sampling.sampler import Protocol, Sampler
+from clmpt.sampling.sampler import MOST_HARD, Protocol, Sampler
 from clmpt.sampling.walks import Grounder
 from clmpt.storage.checksums import is_there
 from clmpt.storage.files import open_json, refuse_existing, save_json
@@ -24,6 +26,32 @@ from clmpt.storage.locks import lock_beside
 from clmpt.storage.sealing import listed_file, make_sealed
 
 Wanted = Sequence[tuple[Query, int]]  # shapes, and how many queries of each
+
+
+def wanted_shape(text: str, count: int) -> tuple[Query, int]:
+    """A shape by name or formula, and how many queries: NAME=COUNT, or else `count`.
+
+    >>> [(str(found), number) for found, number in map(wanted_shape, ["1p=7", "1p"], [9, 9])]
+    [('?y : $r1($s1, ?y)', 7), ('?y : $r1($s1, ?y)', 9)]
+    """
+    name, equals, number = text.partition("=")
+    if equals and ":" not in text:
+        if not re.fullmatch(r"[0-9]{1,12}", number):
+            raise SamplingError(f"'{text}' should be NAME=COUNT, such as 2p=1000.")
+        return shape(name), int(number)
+    return shape(text), count
+
+
+def protocol_for(
+    graph: KnowledgeGraph, split: str | None = None, max_answers: int | None = None
+) -> Protocol:
+    """How queries of a split are sampled: by default of the first one."""
+    split = split or graph.splits[0]
+    graph.view(split)  # rejects an unknown split
+    observed, full = OBSERVED.get(split, (split,)), FULL.get(split, (split,))
+    graph.view(*full)
+    held_out = set(full) != set(observed)
+    return Protocol(observed, full, max_answers or (MOST_HARD if held_out else 0))
 
 
 def make_queries(

@@ -206,15 +206,20 @@ def provenance() -> dict[str, Any]:
     """When, with which versions and on what kind of machine this runs."""
     return {
         "started": datetime.now(timezone.utc).isoformat(timespec="seconds"),
-        "versions": {
-            "clmpt": clmpt.__version__,
-            "python": platform.python_version(),
-            "torch": version("torch"),
-            "numpy": version("numpy"),
-        },
+        "versions": versions(),
         "commit": _commit(),
         "platform": f"{platform.system()} {platform.machine()}",
         "threads": _threads(),
+    }
+
+
+def versions() -> dict[str, str]:
+    """The versions that a result depends on."""
+    return {
+        "clmpt": clmpt.__version__,
+        "python": platform.python_version(),
+        "torch": version("torch"),
+        "numpy": version("numpy"),
     }
 
 

@@ -15,12 +15,11 @@ from clmpt.answering.answerer import Answerer
 from clmpt.answering.answers import (
     Answer,
     Answers,
-    EvidenceAtom,
     Status,
     evidence_as_plain,
-    in_percent,
 )
-from clmpt.cli.commands.ask_rows import WORDS, answer_rows, limits_of, read_question
+from clmpt.answering.showing import WORDS, evidence_picture
+from clmpt.cli.commands.ask_rows import answer_rows, limits_of, read_question
 from clmpt.cli.output import (
     TerminalTable,
     clean,
@@ -34,8 +33,8 @@ from clmpt.cli.output import (
 from clmpt.cli.questions import chosen_budget, parse_query, question_text
 from clmpt.errors import ClmptError, SettingError
 from clmpt.logic.algebra import SparqlQuery
-from clmpt.logic.drawing import DrawnFact, draw_derivations, draw_text
-from clmpt.logic.formula import Atom, Name, Query, Variable, placeholders
+from clmpt.logic.drawing import draw_text
+from clmpt.logic.formula import Query, placeholders
 from clmpt.storage.files import new_file, refuse_existing
 
 _BAR = 20  # characters
@@ -89,31 +88,6 @@ def _answer(answerer: Answerer, query: Query, options: argparse.Namespace) -> An
 
 def _table_picture(found: Answers) -> str:
     return draw_table(answer_table(found, bars=True))
-
-
-def evidence_picture(found: Answers) -> str:
-    """The best derivation of each answer: known facts solid, all else dashed."""
-    drawn = []
-    for one in found:
-        if one.evidence is not None:
-            facts = [_drawn(atom) for atom in one.evidence.atoms]
-            chance = "" if one.probability is None else f", {in_percent(one.probability)}"
-            drawn.append((f"{one.label}: {WORDS[one.status]}{chance}", _term(one.label), facts))
-    if not drawn:
-        raise SettingError("No answer has a derivation to draw.")
-    return draw_derivations(str(found.query), drawn)
-
-
-def _drawn(atom: EvidenceAtom) -> DrawnFact:
-    fact = Atom(Name(atom.relation), _term(atom.head), _term(atom.tail))
-    sure = ""
-    if atom.probability is not None and atom.status != "known":
-        sure = f" {in_percent(atom.probability)}"
-    return DrawnFact(fact, atom.negated, atom.status != "known", sure)
-
-
-def _term(text: str) -> Name | Variable:
-    return Variable(text[1:]) if text.startswith("?") else Name(text)
 
 
 def _show(found: Answers, options: argparse.Namespace) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 from clmpt.answering.answerer import Answerer
 from clmpt.answering.answers import Status, in_percent
+from clmpt.answering.showing import WORDS
 from clmpt.cli.output import TerminalTable, clean, say, show_csv, show_json, show_table, tell
 from clmpt.errors import QueryError, SettingError
 from clmpt.logic.algebra import SparqlQuery
@@ -18,12 +19,6 @@ from clmpt.logic.rdf_terms import Blank, Iri, Literal, RdfTerm
 from clmpt.logic.sparql import efo_query
 from clmpt.logic.sparql_parser import read_sparql
 
-WORDS: dict[Status, str] = {
-    "known": "known",
-    "hidden": "predicted, true (hidden)",
-    "predicted": "predicted",
-    "refuted": "refuted by a known fact",
-}
 _ROWS = 10  # by default
 
 

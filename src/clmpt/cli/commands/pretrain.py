@@ -11,23 +11,22 @@ from typing import Any
 from clmpt.cli.following import given_on_command_line, recipe_tables, run_to_the_end
 from clmpt.cli.output import TerminalTable, clean, say, show_json, show_table, tell
 from clmpt.errors import DataError, SettingError
+from clmpt.experiments.single_runs import begin_pretraining, chosen_pretraining
 from clmpt.graph.opening import open_graph
 from clmpt.pages.charts import Chart, draw_charts
 from clmpt.pages.curves import training_charts, valid_mrr
 from clmpt.predictors.imports import predictor_from_arrays, predictor_from_cqd
-from clmpt.predictors.predictor import read_pretraining
-from clmpt.predictors.predictor_folder import about_predictor, open_predictor, save_predictor
+from clmpt.predictors.predictor_folder import about_predictor, save_predictor
 from clmpt.registry import PREDICTORS
 from clmpt.settings import Pretraining
 from clmpt.storage.files import new_file, refuse_existing
 from clmpt.storage.run_folder import read_log
-from clmpt.training.runs import pretrain
 
 
 def pretrain_predictor(options: argparse.Namespace) -> None:
     tables = recipe_tables(options, "pretraining")
     given = given_on_command_line(options, Pretraining)
-    settings = read_pretraining({**tables.get("pretraining", {}), **given})
+    settings = chosen_pretraining(tables, given)
     graph = open_graph(options.folder)
     if "valid" not in graph.splits:
         tell("The graph has no split 'valid': training runs for all epochs and keeps the last.")
@@ -36,11 +35,8 @@ def pretrain_predictor(options: argparse.Namespace) -> None:
         raise SettingError("No C++ compiler was found, which torch.compile needs. Leave it out.")
     measured = any(name in graph.splits for name in ("valid", "test"))
     split = "" if measured else f" --split {graph.splits[0]}"
-    start = None
-    if options.start_from:
-        start = open_predictor(options.start_from, trust=[settings.model])
     run_to_the_end(
-        pretrain(graph, settings, options.out, source, start=start),
+        begin_pretraining(graph, options.out, settings, source, options.start_from),
         Path(options.out),
         about_predictor,
         f"clmpt evaluate {options.out} --links{split}",

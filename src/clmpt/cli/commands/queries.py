@@ -21,8 +21,13 @@ from clmpt.queries.benchmark_files import query_splits, read_queries
 from clmpt.queries.sources import NEEDS_GRAPH, open_queries
 from clmpt.queries.store import QueryGroup, QuerySet
 from clmpt.queries.templates import instantiate
-from clmpt.sampling.making import make_queries, partial_folder, write_queries
-from clmpt.sampling.sampler import MOST_HARD, Protocol
+from clmpt.sampling.making import (
+    make_queries,
+    partial_folder,
+    protocol_for,
+    wanted_shape,
+    write_queries,
+)
 from clmpt.storage.files import refuse_existing
 from clmpt.symbolic.missing_links import hard_answer_counts
 from clmpt.symbolic.verification import verify_group
@@ -32,10 +37,10 @@ def sample_queries(options: argparse.Namespace) -> None:
     started, out = time.perf_counter(), Path(options.out)
     is_repeated = out.exists()
     graph = open_graph(options.folder)
-    protocol = _protocol(graph, options)
+    protocol = protocol_for(graph, options.split, options.max_answers)
     named = [_name_and_shape(text) for text in options.shapes]
     names = {shape(formula): name for name, formula in named if name}
-    wanted = [_wanted(formula, options.count) for _, formula in named]
+    wanted = [wanted_shape(formula, options.count) for _, formula in named]
     workers = options.workers or available_processors()
     try:
         with progress_bar() as show:
@@ -62,24 +67,6 @@ def _name_and_shape(text: str) -> tuple[str, str]:
     if found[1] in SHAPES and shape(found[1]) != shape(found[2]):
         raise SamplingError(f"The name '{found[1]}' is taken by another shape. Choose another one.")
     return found[1], found[2]
-
-
-def _wanted(text: str, count: int) -> tuple[Query, int]:
-    name, equals, number = text.partition("=")
-    if equals and ":" not in text:
-        if not re.fullmatch(r"[0-9]{1,12}", number):
-            raise SamplingError(f"'{text}' should be NAME=COUNT, such as 2p=1000.")
-        return shape(name), int(number)
-    return shape(text), count
-
-
-def _protocol(graph: KnowledgeGraph, options: argparse.Namespace) -> Protocol:
-    split = options.split or graph.splits[0]
-    graph.view(split)  # rejects an unknown split
-    observed, full = OBSERVED.get(split, (split,)), FULL.get(split, (split,))
-    graph.view(*full)
-    held_out = set(full) != set(observed)
-    return Protocol(observed, full, options.max_answers or (MOST_HARD if held_out else 0))
 
 
 def queries(options: argparse.Namespace) -> None:

@@ -23,16 +23,7 @@ from clmpt.compute.devices import find_device
 from clmpt.compute.processors import available_processors
 from clmpt.errors import DataError
 from clmpt.experiments.costs import idle_peak
-from clmpt.experiments.entries import entries_in
-from clmpt.experiments.recipes import (
-    LONGEST_NAME,
-    Tables,
-    assigned,
-    changed,
-    chosen_reasoner,
-    read_recipe,
-    with_reasoner,
-)
+from clmpt.experiments.entries import PAGE, entries_in, renew_report
 from clmpt.experiments.records import Variant
 from clmpt.experiments.reproduction import (
     Recipe,
@@ -40,23 +31,24 @@ from clmpt.experiments.reproduction import (
     check_folder,
     experiment_stages,
     graph_differs,
-    label,
     reproduce,
 )
+from clmpt.experiments.variant_settings import variant_tables
 from clmpt.graph.knowledge_graph import KnowledgeGraph
 from clmpt.graph.opening import open_graph
-from clmpt.pages.comparison import caveats, compare, main_table, renew, save
+from clmpt.pages.comparison import caveats, compare, main_table, save
 from clmpt.pages.entry import Entry, distinct
 from clmpt.pages.published import title_of
 from clmpt.pages.report_folder import read_report
-from clmpt.registry import REASONERS
 from clmpt.storage.files import refuse_existing
-
-_PAGE = "report"
 
 
 def reproduce_experiment(options: argparse.Namespace) -> None:
-    recipe = Recipe.of(_tables(options))
+    recipe = Recipe.of(
+        variant_tables(
+            *(options.recipe, options.reasoner, options.set or (), options.name, options.device)
+        )
+    )
     for device in (recipe.pretraining.device, recipe.training.device):
         find_device(device)  # fails now, not after hours
     graph, data, out = open_graph(options.data), Path(options.data), Path(options.out)
@@ -76,42 +68,8 @@ def reproduce_experiment(options: argparse.Namespace) -> None:
     except KeyboardInterrupt:
         tell(f"Stopped. Run the same command again to resume '{out}'.")
         raise
-    entries = entries_in(out, _left_out)
-    renew(compare(entries), out / _PAGE)
+    entries = renew_report(out, _left_out)
     _show_result(made, entries, out, options)
-
-
-def _tables(options: argparse.Namespace) -> Tables:
-    """The recipe's settings with the command line's changes."""
-    asked = list(options.set or [])
-    tables = read_recipe(options.recipe)
-    tables = {name: table for name, table in tables.items() if name != "fitting"}
-    if options.reasoner:
-        tables["reasoning"] = with_reasoner(tables.get("reasoning", {}), options.reasoner)
-    tables = changed(tables, asked)
-    about = tables.setdefault("experiment", {})
-    set_here = {assigned(one, chosen_reasoner(tables))[:2] for one in asked}
-    if options.name:
-        about["name"] = options.name
-    elif (options.reasoner or asked) and ("experiment", "name") not in set_here:
-        about["name"] = _name(tables, bool(options.reasoner), asked)
-    if (options.reasoner or asked) and ("experiment", "published") not in set_here:
-        about["published"] = ""
-    for table in ("pretraining", "training"):
-        if options.device:
-            tables.setdefault(table, {})["device"] = options.device
-    return tables
-
-
-def _name(tables: Tables, is_another: bool, changes: list[str]) -> str:
-    """A variant's name: the recipe's or the reasoner's, then the changes not in that name."""
-    own = "" if is_another else tables["experiment"].get("name", "")
-    chosen = chosen_reasoner(tables)
-    named = () if own else ("reasoner", *REASONERS.find(chosen).labelled)
-    quiet = (*named, "published", "device")
-    rest = [one for one in changes if assigned(one, chosen)[1] not in quiet]
-    name = ", ".join([own or label(Recipe.of(tables).reasoning), *rest])
-    return name if len(name) <= LONGEST_NAME else f"{name[: LONGEST_NAME - 1]}…"
 
 
 def _show_plan(
@@ -162,7 +120,7 @@ def _show_result(
         )
         return
     _show_tables(entries)
-    say(f"Report: {out / _PAGE / 'report.html'}")
+    say(f"Report: {out / PAGE / 'report.html'}")
     say(f"Next: {command_name()} ask {shlex.quote(str(made.folders['reasoner']))}")
 
 

@@ -9,6 +9,7 @@ from clmpt.cli.options.graph_options import graph_options
 from clmpt.cli.options.pretrain_options import predictor_options
 from clmpt.cli.options.query_options import sampling_options, stored_query_options
 from clmpt.cli.options.reproduce_options import experiment_options
+from clmpt.cli.options.share_options import sharing_options
 from clmpt.cli.options.solve_options import asking_options
 from clmpt.cli.options.train_options import reasoner_options
 
@@ -23,5 +24,6 @@ COMMAND_GROUPS = (
     reasoner_options,
     measuring_options,
     experiment_options,
+    sharing_options,
     help_options,
 )

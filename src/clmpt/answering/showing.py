@@ -1,0 +1,103 @@
+"""Answers and evidence in a notebook, and as pictures."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from clmpt.answering.answers import Answer, Answers, Evidence, EvidenceAtom, Status, in_percent
+from clmpt.display.html import (
+    as_html,
+    html_bar,
+    html_block,
+    html_notes,
+    html_picture,
+    html_table,
+)
+from clmpt.errors import SettingError
+from clmpt.logic.drawing import DrawnFact, draw_derivations
+from clmpt.logic.formula import Atom, Name, Variable
+
+WORDS: dict[Status, str] = {
+    "known": "known",
+    "hidden": "predicted, true (hidden)",
+    "predicted": "predicted",
+    "refuted": "refuted by a known fact",
+}
+_MARKS: dict[Status, str] = {"known": "✓", "hidden": "◆", "predicted": "?", "refuted": "✗"}
+
+
+def answers_html(found: Answers) -> str:
+    calibrated = all(one.probability is not None for one in found)
+    scores = [one.score for one in found]
+    best, worst = max(scores, default=0.0), min(scores, default=0.0)
+    rows = []
+    for one in found:
+        share = (one.score - worst) / (best - worst) if best > worst else 1.0
+        text = f"{one.score:.4f}"
+        if calibrated and one.probability is not None:
+            share, text = one.probability, in_percent(one.probability)
+        rows.append([_named(one), html_bar(share, text), _status(one.status)])
+    headers = ["answer", "probability" if calibrated else "score", "in the graph"]
+    notes = [*_summary(found), *(f"Note: {note}" for note in found.notes)]
+    return html_block(str(found.query), html_table(headers, rows), html_notes(notes))
+
+
+def _named(one: Answer) -> str:
+    """The label; the name, where it is another, when it is pointed at."""
+    label = as_html(one.label)
+    return label if one.label == one.name else f'<span title="{as_html(one.name)}">{label}</span>'
+
+
+def _status(status: Status) -> str:
+    return f'<span aria-hidden="true">{_MARKS[status]}</span> {as_html(WORDS[status])}'
+
+
+def _summary(found: Answers) -> list[str]:
+    noun = "answer follows" if found.known == 1 else "answers follow"
+    lines = [f"{found.known:,} {noun} from the graph's facts, {_known(found):,} of them shown"]
+    if found.refuted:
+        lines.append(f"{found.refuted:,} ruled out by a known fact")
+    return lines
+
+
+def _known(found: Answers) -> int:
+    return sum(one.known for one in found)
+
+
+# --- evidence -------------------------------------------------------------------------------------
+
+
+def evidence_html(evidence: Evidence) -> str:
+    """The derivation as a drawing, and in words for who cannot see it."""
+    title = f"{evidence.answer or 'Evidence'}: truth value {in_percent(evidence.value)}"
+    facts = [drawn_fact(atom) for atom in evidence.atoms]
+    answer = term_of(evidence.answer) if evidence.answer else facts[0].atom.tail
+    svg = draw_derivations(title, [("", answer, facts)])
+    return html_block(
+        title, html_picture(svg, str(evidence)), html_notes(str(atom) for atom in evidence.atoms)
+    )
+
+
+def evidence_picture(found: Answers) -> str:
+    """The best derivation of each answer: known facts solid, all else dashed."""
+    drawn: list[tuple[str, Name | Variable, Sequence[DrawnFact]]] = []
+    for one in found:
+        if one.evidence is not None:
+            facts = [drawn_fact(atom) for atom in one.evidence.atoms]
+            chance = "" if one.probability is None else f", {in_percent(one.probability)}"
+            drawn.append((f"{one.label}: {WORDS[one.status]}{chance}", term_of(one.label), facts))
+    if not drawn:
+        raise SettingError("No answer has a derivation to draw.")
+    return draw_derivations(str(found.query), drawn)
+
+
+def drawn_fact(atom: EvidenceAtom) -> DrawnFact:
+    fact = Atom(Name(atom.relation), term_of(atom.head), term_of(atom.tail))
+    sure = ""
+    if atom.probability is not None and atom.status != "known":
+        sure = f" {in_percent(atom.probability)}"
+    return DrawnFact(fact, atom.negated, atom.status != "known", sure)
+
+
+def term_of(text: str) -> Name | Variable:
+    return Variable(text[1:]) if text.startswith("?") else Name(text)
