@@ -108,6 +108,9 @@ def test_models_in_memory_and_the_exact_solver_can_be_evaluated(made: Path, home
         for model in (trained, trained.answerer("cpu"), made / "clmpt")
     ]
     assert len(set(same)) == 1
+    chosen = clmpt.load(made / "clmpt", "cpu", reasoner="beam-search")
+    beam = clmpt.evaluate(chosen, queries, shapes=["2p"], device="cpu", progress=False)
+    assert beam.model == "clmpt (beam search)"
     exact = clmpt.evaluate("exact", queries, graph=graph, progress=False)
     assert exact.model == "exact solver"
     with pytest.raises(SettingError, match="Name the graph"):

@@ -140,7 +140,8 @@ def test_a_checkpoint_says_which_version_made_it(fitted: Path, capsys: Captured)
 
 def test_a_damaged_description_is_reported(fitted: Path, tmp_path: Path) -> None:
     shutil.copytree(fitted / "model" / "predictor", tmp_path / "p")
-    for text in ("[]", '{"model": 1, "versions": [1]}', "{"):
+    texts = ("[]", "{", '{"model": 1, "versions": [1]}', '{"model": "x", "parameters": {"a": "b"}}')
+    for text in texts:
         (tmp_path / "p" / "predictor.json").write_text(text)
         with pytest.raises(DataError, match="damaged"):
             model_facts(tmp_path / "p")

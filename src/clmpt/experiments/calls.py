@@ -89,6 +89,8 @@ def train_on(
     known, tables = graph_from(graph), read_recipe(recipe) if recipe else {}
     chosen = chosen_training(tables, reasoner, settings)
     below = predictor.folder if isinstance(predictor, TrainedModel) else predictor
+    if isinstance(predictor, TrainedModel):
+        trust = [*trust, *predictor.trust]
     steps = begin_training(
         *(known, queries, folder, chosen, _source(graph), below, valid, start_from, trust)
     )
@@ -205,6 +207,8 @@ def _candidate(
 ) -> Candidate:
     if isinstance(model, TrainedModel):
         trust = [*trust, *model.trust]
+    elif isinstance(model, Answerer) and model.asked.insisted:
+        reasoner = reasoner or model.asked.name
     if isinstance(model, TrainedModel | Answerer):
         graph = model.graph if graph is None else graph
         if model.folder is None:

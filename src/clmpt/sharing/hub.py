@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
+import os
 import re
 import shutil
 from collections.abc import Iterator, Sequence
@@ -182,6 +184,8 @@ def _in_our_words(name: str) -> Iterator[None]:
         root = type(error).__module__.partition(".")[0]
         if root not in _THEIRS and not isinstance(error, OSError | ValueError | RuntimeError):
             raise
+        if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EACCES, errno.EROFS):
+            raise DataError(f"'{name}' cannot be kept here: {os.strerror(error.errno)}.") from None
         text = re.sub(r"For more information check: \S+", "", str(error))
         said = " ".join(text.split())[:300] or type(error).__name__
         raise DataError(

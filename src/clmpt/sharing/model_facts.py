@@ -27,7 +27,7 @@ class ModelFacts:
     fitted: bool
     versions: Mapping[str, str]
     settings: Mapping[str, Mapping[str, Any]]  # by table
-    about: Mapping[str, Any]
+    parameters: Mapping[str, int]  # how many, by what happens to them in training
     started: str = ""  # when and on what kind of machine it was trained, if that is recorded
 
     @property
@@ -35,20 +35,13 @@ class ModelFacts:
         listed = [f"{name} {version}" for name, version in self.versions.items()]
         return ", ".join(listed) or "an early version, which did not say so"
 
-    @property
-    def parameters(self) -> str:
-        counts = self.about.get("parameters")
-        if not isinstance(counts, dict):
-            return ""
-        return ", ".join(f"{count:,} {name}" for name, count in counts.items())
-
     def rows(self) -> list[tuple[str, str]]:
         """For a table: what, and its value."""
         found = [
             (self.kind, self.name),
             ("over the predictor", self.predictor or ""),
             ("questions are answered by", self.asked),
-            ("parameters", self.parameters),
+            ("parameters", ", ".join(f"{n:,} {what}" for what, n in self.parameters.items())),
             ("made with", self.made_with),
             ("trained", self.started),
         ]
@@ -78,9 +71,10 @@ def model_facts(folder: str | Path) -> ModelFacts:
         tables = {"pretraining": "settings", "reasoning": "reasoning", "training": "training"}
         settings = {table: dict(about[key]) for table, key in tables.items() if key in about}
         asked = str(choice.get("reasoner", name if kind == "reasoner" else ""))
+        counts = {str(what): int(number) for what, number in about.get("parameters", {}).items()}
         fitted = path.parent != folder
         return ModelFacts(
-            *(kind, name, predictor, asked, fitted, versions, settings, about), _started(folder)
+            *(kind, name, predictor, asked, fitted, versions, settings, counts), _started(folder)
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise DataError(f"'{path}' is damaged ({error!r}).") from None
