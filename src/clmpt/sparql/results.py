@@ -6,13 +6,14 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 from collections.abc import Callable, Iterator
 from typing import Any
 from xml.sax.saxutils import escape, quoteattr
 
 from clmpt.errors import SettingError
 from clmpt.logic.prefixes import PREFIXES
-from clmpt.logic.rdf_terms import STRING, Blank, Iri, RdfTerm, rdf_text
+from clmpt.logic.rdf_terms import STRING, XSD, Blank, Iri, Literal, RdfTerm, rdf_text
 from clmpt.sparql.answering import SparqlResult
 
 _NAMESPACE = "http://www.w3.org/2005/sparql-results#"
@@ -121,7 +122,20 @@ def _csv_line(cells: list[str]) -> str:
 def _tsv(result: SparqlResult) -> Iterator[str]:
     yield "\t".join(f"?{name}" for name in result.variables) + "\n"
     for row in result:
-        yield "\t".join("" if term is None else rdf_text(term) for term in row) + "\n"
+        yield "\t".join(map(_tsv_term, row)) + "\n"
+
+
+_NUMBERS = {  # what TSV writes without quotes, as Turtle does
+    XSD + "integer": r"[+-]?[0-9]+",
+    XSD + "decimal": r"[+-]?[0-9]*\.[0-9]+",
+    XSD + "double": r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)[eE][+-]?[0-9]+",
+}
+
+
+def _tsv_term(term: RdfTerm | None) -> str:
+    if isinstance(term, Literal) and re.fullmatch(_NUMBERS.get(term.datatype, "(?!)"), term.text):
+        return term.text
+    return "" if term is None else rdf_text(term)
 
 
 # --- truth values ---------------------------------------------------------------------------------
