@@ -11,7 +11,7 @@ import pytest
 from clmpt.cli.main import main
 from clmpt.errors import DataError
 from clmpt.graph.knowledge_graph import KnowledgeGraph
-from clmpt.storage.checksums import MANIFEST, checksum_of, is_there, verify_file
+from clmpt.storage.checksums import LARGE, MANIFEST, checksum_of, is_there, verify_file
 from clmpt.storage.sealing import list_file, listed_file, remove_listed, sealed_folder
 from mutating import Subject, mutate, subjects_in, use_queries
 from tampering import without_checksums
@@ -140,3 +140,18 @@ def test_a_file_that_is_lost_is_not_taken_for_one_that_never_was(tmp_path: Path)
         is_there(path)
     remove_listed(path)
     assert not is_there(path)
+
+
+def test_a_large_array_is_verified_before_anything_is_made_from_it(
+    tmp_path: Path, capsys: Captured
+) -> None:
+    long = "x" * (LARGE + 1)
+    KnowledgeGraph.from_triples([("a", "r", long)]).save(tmp_path / "graph")
+    with (tmp_path / "graph" / "entity_names_bytes.npy").open("r+b") as file:
+        file.seek(LARGE)
+        file.write(b"y")
+    graph = KnowledgeGraph.open(tmp_path / "graph")  # which looks at the size alone
+    with pytest.raises(DataError, match="checksum is wrong"):
+        _ = graph.view("facts").identity
+    assert main(["check", str(tmp_path / "graph")]) == 1
+    assert "entity_names_bytes.npy' is damaged" in capsys.readouterr().out

@@ -213,7 +213,7 @@ BAD_INPUT = (
     (["sample", "FILMS", "--shapes", "2p=²", "--out", "x"], "NAME=COUNT"),
     (["sample", "FILMS", "--shapes", "2p", "2p", "--out", "x"], "listed twice"),
     (["sample", "FILMS", "--shapes", "?y : nothing($s, ?y)", "--out", "x"], "Unknown relation"),
-    (["import", "FILMS", "--out", "x", "--columns", "1,2,3"], "for files of triples"),
+    (["import", "FILMS", "--out", "x", "--columns", "1,2,3"], "a folder in another layout"),
     (["import", str(FILMS), "--out", "x", "--columns", "1,2,9"], "3 column"),
     (["nonsense"], "There is no command 'nonsense'"),
     (["solve"], "required"),

@@ -1,4 +1,4 @@
-"""An RDF engineer: from a Turtle file with labels in three languages to likely answers in SPARQL."""
+"""An RDF engineer: from Turtle with labels in three languages to likely answers in SPARQL."""
 
 from __future__ import annotations
 

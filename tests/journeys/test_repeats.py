@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from clmpt.cli.main import main
+from clmpt.storage.files import lock_file
 from killing import interrupted_when, started, wait_for
 
 Captured = pytest.CaptureFixture[str]
@@ -66,7 +67,7 @@ def test_two_samplings_or_imports_cannot_write_the_same_file(
         (["import", str(many_facts(tmp_path))], graph),
     ):
         process = started([*CLMPT, *words, "--out", str(out)])
-        wait_for(out.with_name(f".{out.name}.lock").exists, process)
+        wait_for(lock_file(out).exists, process)
         assert main([*words, "--out", str(out)]) == 2
         assert "Another process is working in" in capsys.readouterr().err
         process.kill()
@@ -76,7 +77,7 @@ def test_two_samplings_or_imports_cannot_write_the_same_file(
 def test_an_import_that_is_terminated_leaves_nothing_behind(tmp_path: Path) -> None:
     facts, out = many_facts(tmp_path), tmp_path / "graph"
     command = [*CLMPT, "import", str(facts), "--out", str(out)]
-    said = interrupted_when((tmp_path / ".graph.lock").exists, command, signal.SIGTERM)
+    said = interrupted_when(lock_file(out).exists, command, signal.SIGTERM)
     assert "stopped" in said
     assert list(tmp_path.iterdir()) == [facts]
     assert main(command[3:]) == 0

@@ -22,6 +22,7 @@ from clmpt.graph.names import Aliases, NameTable, open_names, save_names
 from clmpt.graph.rdf_statements import RdfStatements
 from clmpt.logic.formula import Id, Name, Placeholder, Query, Symbol
 from clmpt.storage.arrays import IMPORT_AGAIN, open_array, save_array
+from clmpt.storage.checksums import LARGE, verify_file
 from clmpt.storage.files import open_json, save_json
 from clmpt.storage.sealing import sealed_folder
 
@@ -180,7 +181,13 @@ class KnowledgeGraph:
 
     @cached_property
     def checksum(self) -> int:
-        """A checksum of all facts and their splits: equal for graphs with the same content."""
+        """A checksum of all facts and their splits: equal for graphs with the same content.
+
+        It reads them all, so this is where the large files of a stored graph are verified, before
+        anything is made from them that takes longer.
+        """
+        for path in self._stored:
+            verify_file(path, IMPORT_AGAIN)
         found = zlib.crc32("\n".join(self.splits).encode())
         whole = self._whole
         for array in (whole.keys_K1, whole.offsets_K2, whole.neighbours_X, whole.splits_X):
@@ -257,8 +264,14 @@ class KnowledgeGraph:
             index = self._whole.restricted(sum(1 << self.splits.index(name) for name in wanted))
             view = replace(self, index=index, observed=wanted)
             view.__dict__.update(_whole=self._whole, _views=cache, inverse_ids=self.inverse_ids)
+            view.__dict__.update(_stored=self._stored)
             cache[wanted] = view
         return cache[wanted]
+
+    @cached_property
+    def _stored(self) -> tuple[Path, ...]:
+        """Files that were too large to be verified when they were opened."""
+        return ()
 
     @cached_property
     def _whole(self) -> EdgeIndex:
@@ -406,5 +419,6 @@ def _opened(folder: Path, about: dict[str, Any]) -> KnowledgeGraph:
         base = str(about["rdf"]["base"])
         rdf = RdfStatements.open(folder, len(entities), len(relations), base)
     graph = KnowledgeGraph(entities, relations, index, splits, splits, rdf)
-    graph.__dict__["inverse_ids"] = inverse
+    large = sorted(path for path in folder.glob("*.npy") if path.stat().st_size > LARGE)
+    graph.__dict__.update(inverse_ids=inverse, _stored=tuple(large))
     return graph

@@ -5,7 +5,7 @@ Ids of entities and relations are those of the graph; further terms and predicat
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from clmpt.errors import DataError
-from clmpt.graph.edges import EdgeIndex, index_fits, open_index, save_index
+from clmpt.graph.edges import EdgeIndex, build_index, index_fits, open_index, save_index
 from clmpt.graph.names import NameTable, open_names, save_names
 from clmpt.storage.arrays import IMPORT_AGAIN, open_array, save_array
 
@@ -41,6 +41,17 @@ class RdfStatements:
         save_names(folder, "rdf_terms", self.terms)
         save_names(folder, "rdf_predicates", self.predicates)
         save_index(folder, "rdf_", self.index)
+
+    def divided(self, index: EdgeIndex, splits: int) -> RdfStatements:
+        """The same statements with facts in the splits of another index of the graph; whatever no
+        model learns from is in the first one."""
+        rows = self.index.forward_triples()
+        bits = _bits_in(index, rows)
+        parts = [rows[(bits & (1 << number)) != 0] for number in range(splits)]
+        named_M5 = self.named_M5.copy()
+        named_M5[:, 4] = _bits_in(index, named_M5[:, 1:4])
+        made = build_index(self.index.entities, self.index.relations, parts)
+        return replace(self, index=made, named_M5=named_M5)
 
     def equals(self, other: RdfStatements) -> bool:
         pairs = zip(self._arrays, other._arrays, strict=True)
@@ -73,3 +84,15 @@ class RdfStatements:
         if not fits:
             raise DataError(f"The arrays in '{folder}' do not fit together. {IMPORT_AGAIN}")
         return cls(kinds_E, terms, predicates, index, named_M5, base)
+
+
+def _bits_in(index: EdgeIndex, rows: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
+    """The splits of some triples in an index, as bits; the first one if it lacks them."""
+    head, relation, tail = (rows[:, column].astype(np.int64) for column in range(3))
+    inside = (head < index.entities) & (relation < index.relations) & (tail < index.entities)
+    bits = np.ones(len(rows), np.int32)
+    if inside.any():
+        start, stop = index.ranges(head[inside], relation[inside])
+        edge, found = index.find(start, stop, tail[inside])
+        bits[inside] = np.where(found, index.splits_X[edge], 1)
+    return bits

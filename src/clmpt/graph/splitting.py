@@ -79,7 +79,8 @@ def _divided(
     graph: KnowledgeGraph, splits: tuple[str, ...], parts: list[npt.NDArray[np.int32]]
 ) -> KnowledgeGraph:
     index = build_index(len(graph.entities), len(graph.relations), parts)
-    return KnowledgeGraph(graph.entities, graph.relations, index, splits, splits)
+    rdf = graph.rdf.divided(index, len(splits)) if graph.rdf else None
+    return KnowledgeGraph(graph.entities, graph.relations, index, splits, splits, rdf)
 
 
 def _split_before(graph: KnowledgeGraph, rows: AnyInts, before: KnowledgeGraph | None) -> Ints:

@@ -16,7 +16,7 @@ from typing import TypeAlias
 from clmpt.errors import DataError
 
 MANIFEST = "checksums.json"
-LARGE = 64 * 2**20  # bytes; larger arrays that are mapped are checked by 'clmpt check' only
+LARGE = 64 * 2**20  # bytes; arrays above this are mapped without reading them whole
 _FORMAT = "clmpt checksums 1"
 _PIECE = 2**20  # bytes read at once
 

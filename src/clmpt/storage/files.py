@@ -25,13 +25,18 @@ _LARGEST_TOML = 2**20
 _UNFINISHED = ".unfinished"  # so that no user's file is mistaken for ours
 
 
+def lock_file(path: Path) -> Path:
+    """The hidden file next to a path that a process holds while it makes the path."""
+    return path.with_name(f".{path.name}-lock{_UNFINISHED}")
+
+
 def is_unfinished(path: Path) -> bool:
     """Whether a file or folder is one that `new_folder` or `new_file` has not finished."""
     return path.name.startswith(".") and path.name.endswith(_UNFINISHED)
 
 
 def clear_unfinished(folder: Path) -> None:
-    """Removes what a killed `new_folder` or `new_file` left in a folder, and nothing else."""
+    """Removes what a killed `new_folder`, `new_file` or lock left in a folder, and nothing else."""
     for scratch in folder.glob(f".*-*{_UNFINISHED}"):
         shutil.rmtree(scratch) if scratch.is_dir() else scratch.unlink()
 

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from clmpt.errors import DataError
-from clmpt.storage.files import cannot_write
+from clmpt.storage.files import cannot_write, lock_file
 
 if sys.platform != "win32":
     import fcntl
@@ -35,7 +35,7 @@ def lock_beside(path: Path) -> Iterator[None]:
     if sys.platform == "win32":
         yield
         return
-    beside = path.parent / f".{path.name}.lock"
+    beside = lock_file(path)
     handle = _opened_lock(beside, path)
     try:
         yield
