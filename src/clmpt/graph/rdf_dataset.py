@@ -20,6 +20,7 @@ from clmpt.logic.iris import iri_of, symbol_of
 from clmpt.logic.rdf_terms import Blank, Iri, Literal, RdfTerm, rdf_text, read_term
 
 NO_TERM = -1
+_MANY = 200_000  # further terms; up to this many, all are searched for one with the same ending
 
 
 class StoredTerms:
@@ -49,6 +50,17 @@ class StoredTerms:
                     return number
         found = self.further.find(rdf_text(term))
         return self.entities + found[0] if found else NO_TERM
+
+    def ending_in(self, text: str) -> list[int]:
+        """The terms that are no entities and whose IRI ends in this text."""
+        if len(self.further) > _MANY:
+            return []
+        ends = (f"/{text}>", f"#{text}>")
+        return [
+            self.entities + number
+            for number, term in enumerate(self.further)
+            if term.startswith("<") and term.endswith(ends)
+        ]
 
 
 class TermIds:

@@ -30,6 +30,9 @@ class NameResolver:
             if term.text.startswith(BASE):
                 return vocabulary.resolve(Name(symbol.text, term.position))
         except UnknownName as error:
+            ends = self.dataset.terms.ending_in(symbol.text)
+            if len(ends) == 1:
+                return ends[0]
             self.note(error)
         else:
             near = vocabulary.suggestions(symbol.text)
