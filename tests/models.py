@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from clmpt.graph.edges import build_index
-from clmpt.graph.knowledge_graph import KnowledgeGraph, Vocabulary
+from clmpt.graph.knowledge_graph import KnowledgeGraph
 from clmpt.graph.names import NameTable
+from clmpt.graph.vocabulary import Vocabulary
 from clmpt.predictors.predictor import EmbeddingPredictor
 from clmpt.reasoners.message_passing.clmpt import MessagePassing
 from clmpt.reasoners.model import Basis, build_model, read_reasoning

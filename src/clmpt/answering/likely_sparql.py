@@ -43,7 +43,7 @@ from clmpt.logic.formula import Limits, Query, Variable
 from clmpt.logic.rdf_terms import Iri, RdfTerm
 from clmpt.logic.sparql import Translator
 from clmpt.sparql.answering import evaluator_for
-from clmpt.sparql.evaluating import Evaluator
+from clmpt.sparql.evaluator import Evaluator
 from clmpt.sparql.grouping import grouped
 from clmpt.sparql.labels import LABEL_SERVICE, with_labels
 from clmpt.sparql.solutions import UNBOUND, Solutions, group_numbers, join

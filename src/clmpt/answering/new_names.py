@@ -8,8 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from clmpt.graph.edges import Ints
-from clmpt.graph.knowledge_graph import KnowledgeGraph, Vocabulary
+from clmpt.graph.knowledge_graph import KnowledgeGraph
 from clmpt.graph.stored_names import NameMatch
+from clmpt.graph.vocabulary import Vocabulary
 from clmpt.logic.formula import Id, Query, atoms
 
 _SHOWN = 5  # names that a note lists

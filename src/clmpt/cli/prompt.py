@@ -15,7 +15,8 @@ from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
 from prompt_toolkit.history import FileHistory, History, InMemoryHistory
 
-from clmpt.graph.knowledge_graph import KnowledgeGraph, Vocabulary
+from clmpt.graph.knowledge_graph import KnowledgeGraph
+from clmpt.graph.vocabulary import Vocabulary
 from clmpt.logic.printing import NAME_MORE, name_text
 
 _SHOWN = 50  # completions at once

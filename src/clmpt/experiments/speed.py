@@ -20,8 +20,9 @@ from torch import Tensor
 from clmpt.compute.devices import peak_memory
 from clmpt.evaluation.ranks import filtered_ranks, united
 from clmpt.graph.edges import build_index
-from clmpt.graph.knowledge_graph import KnowledgeGraph, Vocabulary
+from clmpt.graph.knowledge_graph import KnowledgeGraph
 from clmpt.graph.names import NameTable
+from clmpt.graph.vocabulary import Vocabulary
 from clmpt.logic.formula import placeholders
 from clmpt.logic.shapes import shape
 from clmpt.predictors.complex import ComplEx

@@ -10,8 +10,9 @@ import numpy.typing as npt
 
 from clmpt.errors import DataError
 from clmpt.graph.edges import build_index
-from clmpt.graph.knowledge_graph import KnowledgeGraph, Vocabulary
+from clmpt.graph.knowledge_graph import KnowledgeGraph
 from clmpt.graph.names import Aliases, NameTable
+from clmpt.graph.vocabulary import Vocabulary
 
 
 def no_label(_name: str) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import unicodedata
 import zlib
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -16,90 +15,23 @@ import numpy as np
 import numpy.typing as npt
 
 from clmpt.display.text import counted
-from clmpt.errors import AmbiguousName, DataError, QueryError, UnknownName, UnknownSplit
+from clmpt.errors import DataError, UnknownSplit
 from clmpt.graph.edges import EdgeIndex, Ints, index_fits, open_index, save_index
-from clmpt.graph.names import Aliases, NameTable, open_names, save_names
+from clmpt.graph.names import Aliases, open_names, save_names
 from clmpt.graph.rdf_statements import RdfStatements
-from clmpt.logic.formula import Id, Name, Placeholder, Query, Symbol
+from clmpt.graph.vocabulary import Vocabulary
+from clmpt.logic.formula import Id, Name, Query, Symbol
 from clmpt.storage.arrays import IMPORT_AGAIN, open_array, save_array
 from clmpt.storage.checksums import LARGE, verify_file
 from clmpt.storage.files import open_json, save_json
 from clmpt.storage.sealing import sealed_folder
 
 if TYPE_CHECKING:
+    from clmpt.sparql.answering import SparqlResult
     from clmpt.symbolic.exact_answers import ExactAnswers
 
 _FORMAT = "clmpt graph 1"
 _ABOUT = "graph.json"
-_MANY = 200_000  # names; up to this many, all are searched for one with the same ending
-_LISTED = 5  # how many candidates an ambiguous label shows
-
-
-@dataclass(frozen=True)
-class Vocabulary:
-    """The names of all entities or all relations by id, and their labels if there are any."""
-
-    kind: str
-    names: NameTable
-    labels: NameTable | None = None
-    aliases: Aliases | None = None
-
-    def __len__(self) -> int:
-        return len(self.names)
-
-    def __repr__(self) -> str:
-        return f"<Vocabulary: {len(self):,} {self.kind} names>"
-
-    def label(self, number: int) -> str:
-        """What to show a user: the label, or the name if there is none."""
-        return (self.labels[number] if self.labels else "") or self.names[number]
-
-    def resolve(self, symbol: Symbol) -> int:
-        """The id that a name, a label or a number stands for."""
-        if isinstance(symbol, Id):
-            if symbol.number >= len(self):
-                raise UnknownName(self.kind, f"#{symbol.number}")
-            return symbol.number
-        if isinstance(symbol, Placeholder):
-            raise QueryError(
-                f"The placeholder ${symbol.name} has no value",
-                "A shape is not a query yet: replace its placeholders with names",
-            )
-        found = _found(self.names, symbol.text)
-        if not found and self.labels and symbol.text:
-            found = (
-                _found(self.labels, symbol.text)
-                or self._ending_in(symbol.text)
-                or (self.aliases.find(symbol.text) if self.aliases else [])
-            )
-            if len(found) > 1:
-                names = [self.names[number] for number in found[:_LISTED]]
-                raise AmbiguousName(self.kind, symbol.text, names, len(found), symbol.position)
-        if not found:
-            raise UnknownName(
-                self.kind, symbol.text, self.suggestions(symbol.text), symbol.position
-            )
-        return found[0]
-
-    def _ending_in(self, text: str) -> list[int]:
-        """The IRIs whose last part is this text: having a label does not hide it."""
-        if len(self) > _MANY:
-            return []
-        ends = (f"/{text}", f"#{text}")
-        return [number for number, name in enumerate(self.names) if name.endswith(ends)]
-
-    def suggestions(self, text: str) -> list[str]:
-        near = [*(self.labels.closest(text) if self.labels else []), *self.names.closest(text)]
-        return list(dict.fromkeys(name for name in near if name))[:3]
-
-
-def _found(table: NameTable, text: str) -> list[int]:
-    """The ids of a text as it is, or else in one of the two normal forms of Unicode: é may be
-    written as one character or as two."""
-    found = table.find(text)
-    for form in () if found or text.isascii() else ("NFC", "NFD"):
-        found = found or table.find(unicodedata.normalize(form, text))
-    return found
 
 
 @dataclass(frozen=True)
@@ -335,9 +267,20 @@ class KnowledgeGraph:
         >>> graph.solve("?x : wrote(Orwell, ?x)")
         <1 answer: '1984'>
         """
-        from clmpt.symbolic.exact_answers import exact_answers  # the one import upwards
+        from clmpt.symbolic.exact_answers import exact_answers  # an import upwards
 
         return exact_answers(question, self)
+
+    def sparql(self, query: str) -> SparqlResult:
+        """The result of a SPARQL query of any form, as the standard defines it.
+
+        >>> graph = KnowledgeGraph.from_triples([("Orwell", "wrote", "1984")])
+        >>> graph.sparql("SELECT ?who ?what { ?who :wrote ?what }")
+        <1 row of who, what>
+        """
+        from clmpt.sparql.answering import answer_sparql  # as above
+
+        return answer_sparql(query, self)
 
     def labels(self, entities: Iterable[int]) -> list[str]:
         """What to show a user for each entity: its label, or its name if it has none."""

@@ -6,7 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from clmpt.errors import DataError
-from clmpt.graph.knowledge_graph import KnowledgeGraph, Vocabulary
+from clmpt.graph.knowledge_graph import KnowledgeGraph
+from clmpt.graph.vocabulary import Vocabulary
 from clmpt.logic.formula import Id, Placeholder, Symbol
 from clmpt.queries.benchmark_files import read_queries
 from clmpt.queries.json_lines import read_json_lines

@@ -5,27 +5,38 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import islice
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from clmpt.display.frames import data_frame
+from clmpt.display.html import as_html, html_block, html_notes, html_table
+from clmpt.display.text import counted
 from clmpt.errors import QueryTooLarge
 from clmpt.graph.edges import Ints
 from clmpt.graph.knowledge_graph import KnowledgeGraph
 from clmpt.graph.rdf_dataset import RdfDataset, TermIds
 from clmpt.logic.algebra import Form, SparqlQuery
 from clmpt.logic.formula import Variable
-from clmpt.logic.rdf_terms import Blank, Iri, Literal, RdfTerm
+from clmpt.logic.rdf_terms import Blank, Iri, Literal, RdfTerm, rdf_text
 from clmpt.logic.sparql_parser import read_sparql
-from clmpt.sparql.evaluating import Evaluator
+from clmpt.sparql.evaluator import Evaluator
 from clmpt.sparql.expressions import Surroundings
 from clmpt.sparql.naming import NameResolver
 from clmpt.sparql.paths import edges_at
 from clmpt.sparql.solutions import Solutions
+from clmpt.sparql.values import number_of
+
+if TYPE_CHECKING:
+    import pandas
+
+_SHOWN = 50  # rows in a notebook
 
 Triple = tuple[RdfTerm, RdfTerm, RdfTerm]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class SparqlResult:
     """The result of a query. Only what fits its form is there: rows for SELECT, `holds` for ASK,
     triples for CONSTRUCT and DESCRIBE. `notes` name what the graph does not know."""
@@ -46,6 +57,30 @@ class SparqlResult:
     def __bool__(self) -> bool:
         return bool(self.holds) if self.form == "ASK" else len(self) > 0
 
+    def __repr__(self) -> str:
+        if self.form == "ASK":
+            return f"<{'yes' if self.holds else 'no'}>"
+        if self.solutions is None:
+            return f"<{counted(len(self.triples), 'triple')}>"
+        return f"<{counted(len(self), 'row')} of {', '.join(self.variables)}>"
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """A DataFrame with a column for each variable: numbers as numbers, all else as text."""
+        rows = [[_as_value(term) for term in row] for row in self]
+        columns = zip(*rows, strict=True) if rows else [()] * len(self.variables)
+        return data_frame(
+            {name: list(column) for name, column in zip(self.variables, columns, strict=True)}
+        )
+
+    def _repr_html_(self) -> str:
+        if self.solutions is None:
+            lines = [" ".join(map(rdf_text, triple)) for triple in self.triples[:_SHOWN]]
+            return html_block(repr(self), html_notes([*lines, *self.notes]))
+        rows = [[as_html(str(_as_value(term))) for term in row] for row in islice(self, _SHOWN)]
+        more = [f"… and {len(self) - _SHOWN:,} more"] if len(self) > _SHOWN else []
+        table = html_table(self.variables, rows)
+        return html_block(repr(self), table, html_notes([*more, *self.notes]))
+
     @cached_property
     def rows_NC(self) -> Ints:
         """The ids of the terms, row by row; -1 where there is none."""
@@ -58,6 +93,18 @@ class SparqlResult:
             return
         for row in self.rows_NC.tolist():
             yield tuple(None if one < 0 else self.terms.term(one) for one in row)
+
+
+def _as_value(term: RdfTerm | None) -> object:
+    """A term for a table: a number, a text, or nothing."""
+    if term is None:
+        return ""
+    if isinstance(term, Blank):
+        return f"_:{term.label}"
+    number = number_of(term)
+    if number is None:
+        return term.text
+    return number.value if isinstance(number.value, int) else float(number.value)
 
 
 def answer_sparql(

@@ -12,7 +12,8 @@ from itertools import chain
 import numpy as np
 
 from clmpt.graph.edges import AnyInts, Ints
-from clmpt.graph.knowledge_graph import KnowledgeGraph, Vocabulary
+from clmpt.graph.knowledge_graph import KnowledgeGraph
+from clmpt.graph.vocabulary import Vocabulary
 from clmpt.logic.formula import Placeholder, Query, Symbol, Variable, placeholders
 from clmpt.logic.normal_form import Pattern
 from clmpt.logic.parser import parse
