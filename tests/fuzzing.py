@@ -1,4 +1,4 @@
-"""Random and mutated query texts: each quickly gives a query or one of our errors.
+"""Random and mutated query texts: each quickly gives a query, a result or one of our errors.
 
 python tests/fuzzing.py formula 100000
 python tests/fuzzing.py sparql 100000
@@ -10,14 +10,18 @@ import random
 import re
 import sys
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterator
 
+from clmpt.budget import Budget
 from clmpt.errors import ClmptError
+from clmpt.graph.knowledge_graph import KnowledgeGraph
 from clmpt.logic.formula import Query
 from clmpt.logic.parser import parse, parse_formula
 from clmpt.logic.shapes import SHAPES
 from clmpt.logic.sparql import parse_sparql
+from clmpt.sparql.answering import SparqlResult, answer_sparql
+from clmpt.sparql.results import write_result
 
 FORMULAS = [
     *SHAPES.values(),
@@ -35,6 +39,12 @@ SPARQLS = [
     "SELECT ?x { :a :r ?x OPTIONAL { ?x :s ?y } } ORDER BY ?x OFFSET 3",
     "SELECT (COUNT(?x) AS ?n) { { SELECT ?x { ?x :r+ ?y } } } GROUP BY ?x HAVING (?n > 1)",
     'SELECT ?x { GRAPH ?g { ?x :r "a"@en } VALUES ?x { :a } BIND(1 AS ?z) FILTER(?x > 3) }',
+    "ASK { :a :r/:s? ?x . ?x !(:t|^:u) (1 2.5 -3e4) FILTER(REGEX(STR(?x), '^a', 'i')) }",
+    "CONSTRUCT { ?x :r [ :s ?y ] } { ?x ?p ?y FILTER(IF(ISIRI(?y), ?x = ?y, LANG(?y) != '')) }",
+    "DESCRIBE ?x :b FROM NAMED <http://g> { { ?x :r ?y } UNION { SELECT * { ?x :s ?z } LIMIT 2 } }",
+    "SELECT (SUM(?y) AS ?n) (GROUP_CONCAT(DISTINCT ?x ; SEPARATOR=', ') AS ?t) { ?x :r ?y "
+    "BIND(REPLACE(STR(?y), '(a+)+$', '$1') AS ?q) } GROUP BY (STRLEN(?q) AS ?l) ORDER BY DESC(?n)",
+    "SELECT * { VALUES (?x ?y) { (:a UNDEF) (1 'b'^^xsd:date) } SERVICE wikibase:label { } }",
 ]
 PIECES = [
     *"?:&|!^(){}[].,;#$<>\"'\\/*+-_ \t\n\0\x7f",
@@ -76,7 +86,7 @@ def inputs(seeds: list[str], count: int, seed: int) -> Iterator[str]:
     return (mutated(seeds, rng) for _ in range(count))
 
 
-def fuzz(parser: Callable[[str], Query], texts: Iterator[str]) -> Counter[str]:
+def fuzz(parser: Callable[[str], object], texts: Iterator[str]) -> Counter[str]:
     """How often each outcome occurred; fails on other exceptions, hangs and bad round trips."""
     outcomes: Counter[str] = Counter()
     for text in texts:
@@ -90,15 +100,32 @@ def fuzz(parser: Callable[[str], Query], texts: Iterator[str]) -> Counter[str]:
         except BaseException as error:
             raise AssertionError(f"{type(error).__name__} for {text!r}: {error}") from error
         else:
-            assert parse_formula(str(query), query.limits) == query, f"no round trip for {text!r}"
-            outcomes["Query"] += 1
+            if isinstance(query, Query):
+                back = parse_formula(str(query), query.limits)
+                assert back == query, f"no round trip for {text!r}"
+            outcomes[type(query).__name__] += 1
         assert time.perf_counter() - start < SLOWEST, f"too slow: {text!r}"
     return outcomes
 
 
-SUBJECTS: dict[str, tuple[Callable[[str], Query], list[str]]] = {
+GRAPH = KnowledgeGraph.from_triples(
+    [(head, relation, tail) for relation in "rst" for head, tail in ("ab", "ba", "bc", "cc")]
+)
+
+
+def answered(text: str) -> SparqlResult:
+    """The result of a SPARQL text on a small graph, written in a format of W3C's."""
+    with Budget(seconds=SLOWEST / 2, bytes=2**30):
+        found = answer_sparql(text, GRAPH)
+        triples = found.form in ("CONSTRUCT", "DESCRIBE")
+        deque(write_result(found, "ntriples" if triples else "xml"), maxlen=0)
+    return found
+
+
+SUBJECTS: dict[str, tuple[Callable[[str], object], list[str]]] = {
     "formula": (parse_formula, FORMULAS),
-    "sparql": (parse_sparql, SPARQLS),
+    "sparql": (answered, SPARQLS),
+    "sparql-formula": (parse_sparql, SPARQLS),
     "any": (parse, FORMULAS + SPARQLS + ["((1, (2,)), (3, (4, -2)))", "(1, (2, 3))"]),
 }
 

@@ -204,7 +204,7 @@ class _QueryParser(PatternParser):
         self.aggregates = False
         if not found:
             self.fail("a ?variable, (expression AS ?variable) or *")
-        return tuple(found), distinct, reduced
+        return tuple(dict.fromkeys(found)), distinct, reduced
 
     def named_expression(self, needs_name: bool) -> Selected:
         self.need_mark("(")

@@ -6,15 +6,18 @@ from __future__ import annotations
 import hashlib
 import math
 import random
-import re
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from functools import lru_cache
 from typing import Any
 from urllib.parse import quote
 
+import regex
+
+from clmpt.errors import OutOfBudget
 from clmpt.logic.rdf_terms import LANG_STRING, STRING, Blank, Iri, Literal, RdfTerm
 from clmpt.sparql.casts import CASTS
 from clmpt.sparql.values import (
@@ -111,7 +114,7 @@ def langmatches(tag: RdfTerm, wanted: RdfTerm) -> Literal:
 
 
 def strlang(value: RdfTerm, tag: RdfTerm) -> Literal:
-    if not re.fullmatch(r"[A-Za-z]+(?:-[A-Za-z0-9]+)*", plain(tag)):
+    if not regex.fullmatch(r"[A-Za-z]+(?:-[A-Za-z0-9]+)*", plain(tag)):
         raise ExpressionError("not a language")
     return Literal(plain(value), LANG_STRING, plain(tag).lower())
 
@@ -163,28 +166,39 @@ def concat(*parts: RdfTerm) -> Literal:
     return like(strings[0], joined) if len(kinds) == 1 else Literal(joined)
 
 
-_FLAGS = {"i": re.IGNORECASE, "s": re.DOTALL, "m": re.MULTILINE, "x": 0, "q": 0}
+_FLAGS = {"i": regex.IGNORECASE, "s": regex.DOTALL, "m": regex.MULTILINE, "x": 0, "q": 0}
+LONGEST_MATCH = 2.0  # seconds; there are patterns that would take years
 
 
 @lru_cache(maxsize=256)
-def pattern_of(pattern: str, flags: str) -> re.Pattern[str]:
-    """An XPath regular expression in Python's notation."""
+def pattern_of(pattern: str, flags: str) -> Any:
+    r"""An XPath regular expression, compiled; `regex` knows \p{L} and limits of time, `re` does
+    not."""
     if not set(flags) <= set(_FLAGS) or len(pattern) > 1000:
         raise ExpressionError("unknown flags")
-    found = re.RegexFlag(0)
+    found = regex.VERSION0
     for flag in flags:
         found |= _FLAGS[flag]
     if "q" in flags:
-        return re.compile(re.escape(pattern), found)
+        return regex.compile(regex.escape(pattern), found)
     if "x" in flags:
         pattern = _without_spaces(pattern)
-    pattern = re.sub(r"\\([ic])", lambda m: r"[\w:]" if m[1] == "i" else r"[\w:.\-]", pattern)
+    pattern = regex.sub(r"\\([ic])", lambda m: r"[\w:]" if m[1] == "i" else r"[\w:.\-]", pattern)
+    if "m" not in flags:
+        pattern = regex.sub(r"(?<!\\)\$$", r"\\Z", pattern)
     try:
-        return re.compile(
-            re.sub(r"(?<!\\)\$$", r"\\Z", pattern) if "m" not in flags else pattern, found
-        )
-    except (re.error, RecursionError, OverflowError):
+        return regex.compile(pattern, found)
+    except (regex.error, RecursionError, OverflowError, ValueError):
         raise ExpressionError("not a regular expression") from None
+
+
+@contextmanager
+def _in_time() -> Iterator[None]:
+    try:
+        yield
+    except TimeoutError:
+        limit = f"the time limit of {LONGEST_MATCH:g} s for a regular expression"
+        raise OutOfBudget(limit) from None
 
 
 def _without_spaces(pattern: str) -> str:
@@ -200,9 +214,11 @@ def _without_spaces(pattern: str) -> str:
     return "".join(found)
 
 
-def regex(value: RdfTerm, pattern: RdfTerm, flags: RdfTerm | None = None) -> Literal:
+def matches(value: RdfTerm, pattern: RdfTerm, flags: RdfTerm | None = None) -> Literal:
     chosen = plain(flags) if flags is not None else ""
-    return truth(bool(pattern_of(plain(pattern), chosen).search(string_in(value).text)))
+    compiled = pattern_of(plain(pattern), chosen)
+    with _in_time():
+        return truth(bool(compiled.search(string_in(value).text, timeout=LONGEST_MATCH)))
 
 
 def replaced(
@@ -213,19 +229,18 @@ def replaced(
     if compiled.search(""):
         raise ExpressionError("the pattern matches the empty string")
     template = plain(by)
-    if "q" in chosen:
-        return like(source, compiled.sub(lambda _: template, source.text))
 
-    def filled(match: re.Match[str]) -> str:
-        def one(mark: re.Match[str]) -> str:
+    def filled(match: Any) -> str:
+        def one(mark: Any) -> str:
             if mark[1]:
                 group = int(mark[1])
                 return (match[group] or "") if group <= compiled.groups else ""
-            return mark[2]
+            return str(mark[2])
 
-        return re.sub(r"\$([0-9])|\\([\\$])", one, template)
+        return template if "q" in chosen else regex.sub(r"\$([0-9])|\\([\\$])", one, template)
 
-    return like(source, compiled.sub(filled, source.text))
+    with _in_time():
+        return like(source, compiled.sub(filled, source.text, timeout=LONGEST_MATCH))
 
 
 def _hash(name: str) -> Function:
@@ -339,7 +354,7 @@ FUNCTIONS: dict[str, Function] = {
     "STRAFTER": strafter,
     "SUBSTR": substr,
     "CONCAT": concat,
-    "REGEX": regex,
+    "REGEX": matches,
     "REPLACE": replaced,
     **{name: _hash(name.lower()) for name in ("MD5", "SHA1", "SHA256", "SHA384", "SHA512")},
     "ABS": absolute,
