@@ -34,6 +34,7 @@ from clmpt.settings import Settings, setting
 from clmpt.symbolic.engine import SlotValues
 from clmpt.symbolic.plan import Scan
 from clmpt.symbolic.solver import CompiledPattern, compiled, template_batches
+from clmpt.symbolic.tables import codes
 
 # Shapes: Q queries, E entities, B queries of a chunk
 
@@ -238,14 +239,25 @@ class TruthValueReasoner:
             rows.append(np.stack(columns, axis=1))
             values.append(table.value_N)
         rows_NC, value_N = np.concatenate(rows), np.concatenate(values)
-        distinct, own_N = np.unique(rows_NC, axis=0, return_inverse=True)
-        if self.union == "noisy-or" and len(rows) > 1:
-            value_U = noisy_or(own_N.reshape(-1), value_N, len(distinct))
-        else:
-            value_U = np.zeros(len(distinct), np.float32)
-            np.maximum.at(value_U, own_N.reshape(-1), value_N)
-        best = np.argsort(-value_U, kind="stable")[:most]
-        return distinct[best], value_U[best]
+        if len(rows) > 1:
+            rows_NC, value_N = self._united_rows(rows_NC, value_N)
+        if len(value_N) > most:
+            best = np.argpartition(-value_N, most)[:most]
+            rows_NC, value_N = rows_NC[best], value_N[best]
+        order = np.lexsort((*rows_NC.T[::-1], -value_N))
+        return rows_NC[order], value_N[order]
+
+    def _united_rows(self, rows_NC: Ints, value_N: Values) -> tuple[Ints, Values]:
+        """Rows of several alternatives, each once."""
+        code_N = codes(list(rows_NC.T), [len(self.graph.entities)] * rows_NC.shape[1])
+        if code_N is None:
+            code_N = np.unique(rows_NC, axis=0, return_inverse=True)[1].reshape(-1)
+        _, first_U, own_N = np.unique(code_N, return_index=True, return_inverse=True)
+        if self.union == "noisy-or":
+            return rows_NC[first_U], noisy_or(own_N, value_N, len(first_U))
+        value_U = np.zeros(len(first_U), np.float32)
+        np.maximum.at(value_U, own_N, value_N)
+        return rows_NC[first_U], value_U
 
     def strengths(self, scores_QE: Tensor) -> Tensor:
         return log_odds(scores_QE, _LEAST)
