@@ -101,7 +101,7 @@ def test_info_describes_a_model(fitted: Path, capsys: Captured) -> None:
     model = found["model"]
     assert (model["reasoner"], model["predictor"], model["rank"]) == ("hybrid", "complex", 8)
     assert model["trained on"] == str(fitted / "facts.tsv")
-    assert f"clmpt {clmpt.__version__}" in model["made by"]
+    assert f"clmpt {clmpt.__version__}" in model["made with"]
     assert 0 < model["MRR of beam search, all shapes"] < 1
     assert found["triples"] == 448
     assert main(["info", str(fitted / "model" / "predictor"), "--json"]) == 0

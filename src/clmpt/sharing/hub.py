@@ -7,7 +7,8 @@ import hashlib
 import os
 import re
 import shutil
-from collections.abc import Iterator, Sequence
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,9 +20,9 @@ from clmpt.errors import DataError, MissingLibrary
 from clmpt.progress import Progress, ReportProgress
 from clmpt.sharing.model_card import made_files
 from clmpt.sharing.shared_files import LARGEST, check_offer, is_shared, shared_in
+from clmpt.storage.checksums import MANIFEST, Manifest, checksum_of, manifest_text
 from clmpt.storage.files import cannot_write, new_file, open_json, refuse_existing, save_json
 
-_NOTE = "pull.json"
 _THEIRS = {"huggingface_hub", "httpx", "httpx2", "httpcore", "httpcore2", "requests", "urllib3"}
 
 
@@ -44,6 +45,7 @@ def push(
     folder, hub = Path(folder), _library()
     texts = made_files(folder, name, licence, datasets)
     files = [one for one in shared_in(folder) if one not in texts]
+    texts |= _lists(folder, files, texts)
     adds = [hub.CommitOperationAdd(one, str(folder / one)) for one in files]
     adds += [hub.CommitOperationAdd(one, text) for one, text in texts.items()]
     api = _api(hub, endpoint)
@@ -52,6 +54,20 @@ def push(
         title = message or f"Model of clmpt {clmpt.__version__}"
         api.create_commit(str(place.repo_id), adds, commit_message=title)
     return str(place)
+
+
+def _lists(folder: Path, files: Sequence[str], texts: Mapping[str, bytes]) -> dict[str, bytes]:
+    """A list of checksums for each folder, of what is shared of it."""
+    found: dict[str, Manifest] = {}
+    for name in (*files, *texts):
+        parent, _, own = name.rpartition("/")
+        text = texts.get(name)
+        version = checksum_of(folder / name) if text is None else (len(text), zlib.crc32(text))
+        found.setdefault(parent, {})[own] = (version,)
+    return {
+        f"{parent}/{MANIFEST}".lstrip("/"): manifest_text(manifest).encode()
+        for parent, manifest in found.items()
+    }
 
 
 def pull(
@@ -82,8 +98,8 @@ def pull(
         _fetch_all(api, name, str(info.sha), wanted, scratch, show)
     try:
         shutil.rmtree(scratch / ".cache", ignore_errors=True)
-        (scratch / _NOTE).unlink()
         scratch.rename(out)
+        _note(scratch).unlink()
     except OSError as error:
         raise cannot_write(out, error) from None
     return out
@@ -150,14 +166,19 @@ def _scratch(out: Path, note: dict[str, str]) -> Path:
     """Where files are collected: `OUT.partial`, emptied if it was for another model or state."""
     scratch = out.with_name(out.name + ".partial")
     if scratch.exists():
-        if not (scratch / _NOTE).is_file():
+        if not _note(scratch).is_file():
             raise DataError(f"'{scratch}' is in the way. Move it, and run the same command again.")
-        if open_json(scratch / _NOTE) == note:
+        if open_json(_note(scratch)) == note:
             return scratch
         shutil.rmtree(scratch)
-    with new_file(scratch / _NOTE) as file:
+    with new_file(_note(scratch)) as file:
         save_json(file, note)
     return scratch
+
+
+def _note(scratch: Path) -> Path:
+    """What a folder is being fetched for; beside it, since all in it is the model's."""
+    return scratch.with_name(scratch.name + ".json")
 
 
 def _library() -> Any:

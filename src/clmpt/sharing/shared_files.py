@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from clmpt.errors import DataError
+from clmpt.storage.checksums import MANIFEST
 
 CARD, CONFIG = "README.md", "config.json"
 NEEDED = ("graph/graph.json", "reasoner/reasoner.json", "reasoner/weights.safetensors")
@@ -36,7 +37,9 @@ def shared_in(folder: Path) -> list[str]:
     """The files to share of a fitted model's folder, in order; a model needs its graph."""
     inside = (path for path in folder.rglob("*") if path.is_file() and not path.is_symlink())
     names = sorted(
-        name for path in inside if is_shared(name := path.relative_to(folder).as_posix())
+        name
+        for path in inside
+        if path.name != MANIFEST and is_shared(name := path.relative_to(folder).as_posix())
     )
     missing = [name for name in NEEDED if name not in names]
     if missing:

@@ -14,6 +14,7 @@ from clmpt.errors import DataError
 from clmpt.graph.edges import Ints
 from clmpt.graph.knowledge_graph import KnowledgeGraph, is_stored_graph
 from clmpt.graph.opening import GRAPH, open_graph
+from clmpt.sharing.model_facts import is_model, model_facts
 from clmpt.storage.run_folder import is_begun, is_finished, read_provenance, read_summary, source_of
 
 _MODELS = ("reasoner.json", "predictor.json", "run.json")
@@ -24,12 +25,19 @@ def info(options: argparse.Namespace) -> None:
     model = any((folder / name).exists() for name in _MODELS) or (folder / GRAPH).is_dir()
     has_graph = not model or is_stored_graph(folder / GRAPH)
     document: dict[str, Any] = {"model": _model(folder)} if model else {}
-    if model and not options.json:
+    if model and options.json:
+        document["model"]["versions"] = _versions(folder)
+    elif model:
         show_counts(f"The model in {folder}", document["model"])
     if has_graph:
         _show_graph(open_graph(folder), options, document)
     elif options.json:
         show_json(document)
+
+
+def _versions(folder: Path) -> dict[str, str]:
+    """The versions that made a model, as its checkpoint says."""
+    return dict(model_facts(folder).versions) if is_model(folder) else {}
 
 
 # --- models ---------------------------------------------------------------------------------------
@@ -61,6 +69,8 @@ def _model(folder: Path) -> dict[str, Any]:
             }
             found |= {f"predictor {name}": value for name, value in _validated(about).items()}
             found |= {"converted from": about.get("converted_from")}
+    if is_model(folder):
+        found["made with"] = model_facts(folder).made_with
     return {
         k: v for k, v in {**found, **_made(folder), **_figures(folder)}.items() if v is not None
     }
@@ -78,12 +88,10 @@ def _made(folder: Path) -> dict[str, Any]:
     if not is_begun(folder):
         return {}
     about = read_provenance(folder)
-    versions = about.get("versions") or {}
     found = {
         "trained on": source_of(folder),
         "started": about.get("started"),
         "finished": is_finished(folder),
-        "made by": ", ".join(f"{name} {number}" for name, number in versions.items()),
         "commit": about.get("commit"),
         "platform": about.get("platform"),
     }

@@ -78,7 +78,8 @@ def derive(
         free_N = alternative.table.columns[alternative.part.free]
         for row in np.flatnonzero(np.isin(free_N, answers)).tolist():
             one = _derivation(reasoner.engine, alternative, row)
-            found[one.answer].append(one)
+            if one not in found[one.answer]:  # two alternatives may rest on the same facts
+                found[one.answer].append(one)
     for derivations in found.values():
         derivations.sort(key=lambda one: -one.value)
         del derivations[most:]
