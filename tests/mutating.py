@@ -25,9 +25,12 @@ from clmpt.compute.tensor_files import checksum
 from clmpt.errors import ClmptError
 from clmpt.experiments.fitting import BASELINE_REPORT, REPORT
 from clmpt.graph.knowledge_graph import KnowledgeGraph
+from clmpt.graph.rdf_reading import LABEL, RdfOptions
+from clmpt.graph.readers import read_graph
 from clmpt.pages.report_folder import read_cost, read_report
 from clmpt.predictors.predictor_folder import open_predictor
 from clmpt.queries.store import QuerySet
+from clmpt.sparql.answering import answer_sparql
 from clmpt.storage.run_folder import read_log, read_provenance, read_summary
 from clmpt.symbolic.solver import solve
 from tampering import without_checksums
@@ -53,12 +56,39 @@ class Subject:
 def use_graph(path: Path) -> Any:
     graph = KnowledgeGraph.open(path)
     answers = [sorted(graph.labels(solve(question, graph))) for question in QUESTIONS]
+    return answers, _content(graph)
+
+
+def _content(graph: KnowledgeGraph) -> Any:
     names = [
         list(table)
         for v in (graph.entities, graph.relations)
         for table in (v.names, v.labels or ())
     ]
-    return answers, names, graph.triples().tolist(), graph.identity, graph.inverse_ids.tolist()
+    return names, graph.triples().tolist(), graph.identity, graph.inverse_ids.tolist()
+
+
+def use_statements(path: Path) -> Any:
+    """All that an RDF source said, in the default graph and in others."""
+    graph = KnowledgeGraph.open(path)
+    everything = "SELECT * { { ?s ?p ?o } UNION { GRAPH ?g { ?s ?p ?o } } }"
+    rows = [tuple(map(str, row)) for row in answer_sparql(everything, graph)]
+    return _content(graph), sorted(rows), solve('?x : likes("Anna", ?x)', graph)
+
+
+def write_statements(folder: Path) -> Path:
+    """A stored graph with literals, labels in two languages, blank nodes and a named graph."""
+    source = folder / "statements.trig"
+    lines = [
+        f":{n} :likes :{(n * 7) % 31} ; :age {n} ; <{LABEL}> "
+        f"'{'Anna' if n == 3 else f'N {n}'}'@en , 'Nummer {n}'@de . [] :knows :{n} ."
+        for n in range(31)
+    ]
+    lines = ["@prefix : <http://e/> .", *lines, ":g { :1 :likes :2 , 'a text' . }"]
+    source.write_text("\n".join(lines))
+    graph, _ = read_graph([source], rdf=RdfOptions(base="http://e/"))
+    graph.save(folder / "statements")
+    return folder / "statements"
 
 
 def use_queries(path: Path) -> Any:
@@ -84,12 +114,13 @@ def use_model(path: Path) -> Any:
 
 
 def subjects_in(fitted: Path) -> list[Subject]:
-    """The graph, the queries, the predictor and all of a fitted model."""
+    """The graph, the queries, the predictor and all of a fitted model; and a graph from RDF."""
     return [
         Subject(fitted / "graph", use_graph),
         Subject(fitted / "train.queries", use_queries),
         Subject(fitted / "predictor", use_predictor),
         Subject(fitted, use_model),
+        Subject(write_statements(Path(tempfile.mkdtemp(dir=fitted.parent))), use_statements),
     ]
 
 
@@ -183,9 +214,10 @@ if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as name:
         write_facts(Path(name))
         assert main(fit_words(Path(name), "model")) == 0
+        subjects = subjects_in(Path(name) / "model")
         if bare:
             without_checksums(Path(name))
-        for subject in subjects_in(Path(name) / "model"):
-            outcomes = mutate(subject, total // 4, 0, not bare)
-            sys.stdout.write(f"{subject.path.name}: {total // 4:,} mutations, {dict(outcomes)}\n")
+        for subject in subjects:
+            outcomes = mutate(subject, total // 5, 0, not bare)
+            sys.stdout.write(f"{subject.path.name}: {total // 5:,} mutations, {dict(outcomes)}\n")
             sys.stdout.flush()

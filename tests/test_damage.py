@@ -20,20 +20,23 @@ from toy import films
 Captured = pytest.CaptureFixture[str]
 
 
-@pytest.mark.parametrize("number", range(4), ids=["graph", "queries", "predictor", "model"])
+@pytest.mark.parametrize(
+    "number", range(5), ids=["graph", "queries", "predictor", "model", "statements"]
+)
 def test_damage_is_an_error_or_changes_nothing(fitted: Path, tmp_path: Path, number: int) -> None:
     shutil.copytree(fitted / "model", tmp_path / "model")
     outcomes = mutate(subjects_in(tmp_path / "model")[number], 40, seed=number)
     assert outcomes["refused"] > 5
 
 
-@pytest.mark.parametrize("number", range(2), ids=["graph", "queries"])
+@pytest.mark.parametrize("number", [0, 1, 4], ids=["graph", "queries", "statements"])
 def test_damage_without_checksums_is_no_traceback(
     fitted: Path, tmp_path: Path, number: int
 ) -> None:
     shutil.copytree(fitted / "model", tmp_path / "model")
+    subject = subjects_in(tmp_path / "model")[number]
     without_checksums(tmp_path)
-    mutate(subjects_in(tmp_path / "model")[number], 150, 0, silent_is_wrong=False)
+    mutate(subject, 150, 0, silent_is_wrong=False)
 
 
 def test_a_file_of_another_graph_is_noticed(tmp_path: Path) -> None:
