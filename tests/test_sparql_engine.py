@@ -60,6 +60,11 @@ def test_counts_as_virtuoso_writes_them(graph: KnowledgeGraph) -> None:
     assert texts(answer_sparql("SELECT COUNT(DISTINCT ?y) { ?x wdt:P1 ?y }", graph)) == [("2",)]
 
 
+def test_having_may_name_a_column(graph: KnowledgeGraph) -> None:
+    query = "SELECT ?y (COUNT(*) AS ?n) { ?x wdt:P1 ?y } GROUP BY ?y HAVING (?n > 1)"
+    assert [row[1] for row in texts(answer_sparql(query, graph))] == ["2"]
+
+
 def test_the_label_service_gives_labels(graph: KnowledgeGraph) -> None:
     query = """SELECT ?x ?xLabel { ?x foaf:age ?a
         SERVICE wikibase:label { bd:serviceParam wikibase:language "ja,en" } }"""

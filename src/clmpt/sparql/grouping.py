@@ -53,6 +53,15 @@ def grouped(
     columns = {v: solutions.column(v)[first_G] for v in variables}
     found = Solutions(columns, count)
     made: dict[Aggregate, Variable] = {}
+    # HAVING comes before the columns are computed, but everyday queries use their names in it.
+    named = {one.variable: one.expression for one in select.columns or () if one.expression}
+
+    def in_full(expression: Expression) -> Expression:
+        if isinstance(expression, Variable):
+            return named.get(expression, expression)
+        if isinstance(expression, Call):
+            return replace(expression, arguments=tuple(map(in_full, expression.arguments)))
+        return expression
 
     def without(expression: Expression) -> Expression:
         """The expression with variables for its aggregates."""
@@ -68,7 +77,7 @@ def grouped(
             replace(one, expression=None if one.expression is None else without(one.expression))
             for one in select.columns or ()
         ),
-        having=tuple(map(without, select.having)),
+        having=tuple(without(in_full(one)) for one in select.having),
         order=tuple(replace(one, expression=without(one.expression)) for one in select.order),
     )
     for aggregate, variable in made.items():
