@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from clmpt.cli.output import TerminalTable, say, show_json, show_table, tell, tell_finished
+from clmpt.cli.output import TerminalTable, counted, say, show_json, show_table, tell, tell_finished
 from clmpt.cli.progress_bars import progress_bar
 from clmpt.errors import DataError, cut
 from clmpt.graph.endpoints import EndpointImport, is_address
@@ -140,7 +140,7 @@ def export(options: argparse.Namespace) -> None:
     if options.json:
         show_json({"file": options.out, "triples": count})
     else:
-        say(f"{count:,} triples written to {options.out}")
+        say(f"{counted(count, 'triple')} written to {options.out}")
 
 
 def chosen_view(graph: KnowledgeGraph, splits: str | None) -> KnowledgeGraph:
