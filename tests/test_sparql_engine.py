@@ -58,6 +58,8 @@ def test_counts_as_virtuoso_writes_them(graph: KnowledgeGraph) -> None:
     result = answer_sparql("SELECT COUNT(?x) { ?x wdt:P1 ?y }", graph)
     assert texts(result) == [("3",)]
     assert texts(answer_sparql("SELECT COUNT(DISTINCT ?y) { ?x wdt:P1 ?y }", graph)) == [("2",)]
+    named = answer_sparql("SELECT COUNT(*) AS ?n { ?x wdt:P1 ?y }", graph)
+    assert (named.variables, texts(named)) == (("n",), [("3",)])
 
 
 def test_having_may_name_a_column(graph: KnowledgeGraph) -> None:

@@ -196,7 +196,9 @@ class _QueryParser(PatternParser):
                 token = self.take()
                 made = Variable(f"callret_{len(found)}")
                 aggregate = self.aggregate(token.text.upper(), token)
-                if aggregate.argument is None:
+                if self.word("AS"):  # … and COUNT(?x) AS ?n
+                    made = self.need_variable()
+                elif aggregate.argument is None:
                     self.wrong("COUNT(*) has no name", "Write (COUNT(*) AS ?n)", token)
                 found.append(Selected(made, aggregate))
             else:
