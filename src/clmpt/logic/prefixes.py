@@ -50,6 +50,7 @@ PREFIXES = {
     "wdref": _WIKIDATA + "reference/",
     "wikibase": "http://wikiba.se/ontology#",
     "bd": "http://www.bigdata.com/rdf#",
+    "hint": "http://www.bigdata.com/queryHints#",
     "bif": "bif:",
     "up": "http://purl.uniprot.org/core/",
     "uniprotkb": "http://purl.uniprot.org/uniprot/",

@@ -206,7 +206,9 @@ class _QueryParser(PatternParser):
         self.aggregates = False
         if not found:
             self.fail("a ?variable, (expression AS ?variable) or *")
-        return tuple(dict.fromkeys(found)), distinct, reduced
+        again = {Selected(one.variable): None for one in found if one.expression is None}
+        kept = [one for one in found if one.expression or again.pop(one, one) is None]
+        return tuple(kept), distinct, reduced
 
     def named_expression(self, needs_name: bool) -> Selected:
         self.need_mark("(")

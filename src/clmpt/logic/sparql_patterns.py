@@ -32,6 +32,7 @@ from clmpt.logic.algebra import (
     in_scope,
 )
 from clmpt.logic.formula import Variable
+from clmpt.logic.prefixes import PREFIXES
 from clmpt.logic.rdf_terms import RDF, Iri, Literal
 from clmpt.logic.sparql_expressions import ExpressionParser
 from clmpt.logic.sparql_tokens import Token
@@ -288,7 +289,10 @@ class PatternParser(ExpressionParser):
         value: PatternTerm,
         triples: list[TriplePattern],
     ) -> None:
-        """A triple; a sequence of steps becomes one triple for each, with new variables between."""
+        """A triple; a sequence of steps becomes one triple for each, with new variables between.
+        Advice to Wikidata's engine (hint:Prior …) is not part of the question."""
+        if isinstance(subject, Iri) and subject.text.startswith(PREFIXES["hint"]):
+            return
         if isinstance(predicate, InversePath):
             self.add(value, predicate.path, subject, triples)
         elif isinstance(predicate, SequencePath):
