@@ -51,12 +51,15 @@ def with_labels(
     for service in services:
         assert isinstance(service.inner, Basic)
         for triple in service.inner.triples:
-            ends = triple.subject, triple.object
-            if isinstance(triple.object, Literal):
-                languages = [one.strip() for one in triple.object.text.lower().split(",")]
-            elif isinstance(ends[0], Variable) and isinstance(ends[1], Variable):
-                assert isinstance(triple.predicate, Iri)
-                wanted[ends[1]] = (ends[0], triple.predicate.text)
+            thing, predicate, name = triple.subject, triple.predicate, triple.object
+            if isinstance(name, Literal):
+                languages = [one.strip() for one in name.text.lower().split(",")]
+            elif (
+                isinstance(thing, Variable)
+                and isinstance(predicate, Iri)
+                and isinstance(name, Variable)
+            ):
+                wanted[name] = (thing, predicate.text)
     for variable, (owner, predicate) in wanted.items():
         ids, place_N = np.unique(solutions.column(owner), return_inverse=True)
         labels = [_label(dataset, terms, number, predicate, languages) for number in ids.tolist()]
