@@ -60,9 +60,9 @@ def with_labels(
                 and isinstance(name, Variable)
             ):
                 wanted[name] = (thing, predicate.text)
-    for variable, (owner, predicate) in wanted.items():
+    for variable, (owner, iri) in wanted.items():
         ids, place_N = np.unique(solutions.column(owner), return_inverse=True)
-        labels = [_label(dataset, terms, number, predicate, languages) for number in ids.tolist()]
+        labels = [_label(dataset, terms, number, iri, languages) for number in ids.tolist()]
         solutions = solutions.extended(variable, np.array(labels, np.int64)[place_N])
     return solutions
 
