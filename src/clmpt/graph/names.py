@@ -14,6 +14,7 @@ import numpy.typing as npt
 from clmpt.errors import DataError
 from clmpt.storage.arrays import IMPORT_AGAIN, open_array, save_array
 
+_FEW = 4  # equal texts; more are found by halving
 _MANY = 200_000  # beyond this, suggestions consider only names that start the same
 
 
@@ -66,8 +67,13 @@ class NameTable:
     def find(self, text: str) -> list[int]:
         """The ids with exactly this text."""
         wanted, ranked = text.encode("utf-8", "surrogatepass"), _Ranked(self)
-        first = bisect_left(ranked, wanted)
-        found: list[int] = self.order[first : bisect_right(ranked, wanted, lo=first)].tolist()
+        first = last = bisect_left(ranked, wanted)
+        while last < len(ranked) and ranked[last] == wanted:
+            last += 1
+            if last - first == _FEW:
+                last = bisect_right(ranked, wanted, lo=last)
+                break
+        found: list[int] = self.order[first:last].tolist()
         return found
 
     def ids_of(self, names: Iterable[str]) -> npt.NDArray[np.int64]:

@@ -31,6 +31,7 @@ from clmpt.logic.algebra import (
     in_scope,
 )
 from clmpt.logic.formula import Variable
+from clmpt.logic.iris import BASE
 from clmpt.logic.rdf_terms import Iri, Literal
 from clmpt.sparql.expressions import Surroundings, column_of, holds
 from clmpt.sparql.grouping import grouped
@@ -169,7 +170,9 @@ class Evaluator:
         return Solutions(columns, len(ids))
 
     def id_of(self, term: Iri | Literal) -> int:
-        found = self.names.term(term)
+        """Also of a term that the graph lacks."""
+        plain_name = isinstance(term, Iri) and term.text.startswith(BASE)
+        found = self.names.term(term) if plain_name else -1
         return found if found >= 0 else self.terms.id_of(term)
 
     def service(self, pattern: Service) -> Solutions:

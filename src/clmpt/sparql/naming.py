@@ -9,6 +9,8 @@ from clmpt.logic.formula import Id, Name
 from clmpt.logic.iris import BASE, symbol_of
 from clmpt.logic.rdf_terms import Iri, RdfTerm
 
+_NOTES = 5  # unknown names that are noted, with what is similar; that takes time
+
 
 class NameResolver:
     """Terms and predicates of one query to ids. IRIs below `urn:clmpt:` also stand for labels."""
@@ -24,7 +26,7 @@ class NameResolver:
             return found
         vocabulary = self.dataset.graph.entities
         symbol = symbol_of(term.text)
-        if not isinstance(symbol, Name):
+        if not isinstance(symbol, Name) or len(self.notes) >= _NOTES:
             return found
         try:
             if term.text.startswith(BASE):
@@ -48,6 +50,8 @@ class NameResolver:
         if isinstance(symbol, Id):
             return symbol.number if symbol.number < len(vocabulary) else NO_TERM
         assert isinstance(symbol, Name)
+        if len(self.notes) >= _NOTES:
+            return NO_TERM
         if iri.text.startswith(BASE):
             try:
                 return vocabulary.resolve(Name(symbol.text, iri.position))
