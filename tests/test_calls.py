@@ -125,7 +125,7 @@ def test_an_experiment_is_reproduced_as_by_the_command(
     )
     assert repr(made).startswith("<Variant 'CLMPT': mean MRR 0.")
     theirs = list((run / "variants").glob("clmpt-*.json"))
-    assert [path.name for path in (tmp_path / "run" / "variants").iterdir()] == [
+    assert [path.name for path in (tmp_path / "run" / "variants").glob("clmpt-*")] == [
         path.name for path in theirs
     ]
     assert (tmp_path / "run" / "report" / "report.html").exists()
