@@ -117,3 +117,22 @@ def test_unlikely_rows_can_be_left_out(graph: KnowledgeGraph) -> None:
 def test_what_has_no_meaning_is_refused(graph: KnowledgeGraph, text: str, words: str) -> None:
     with pytest.raises(UnsupportedQuery, match=words):
         result(text, graph)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT ?y { BIND(:a AS ?x) ?x :r ?y }",
+        "SELECT ?x { ?x :r ?y OPTIONAL { ?y :size ?z } ?z :r ?x }",
+        "SELECT ?x { ?x :r ?y { ?z :r ?z FILTER(?x = :a) } }",
+    ],
+)
+def test_what_would_come_too_late_is_refused(graph: KnowledgeGraph, text: str) -> None:
+    with pytest.raises(UnsupportedQuery, match="before it"):
+        result(text, graph)
+
+
+def test_count_asks_for_all_variables(graph: KnowledgeGraph) -> None:
+    """Four rows, although only ?x is mentioned."""
+    text = "SELECT ?x (COUNT(*) AS ?n) { ?x :r ?y } GROUP BY ?x"
+    assert shown(result(text, graph))[0] == ("a", "1.500", None)

@@ -192,3 +192,71 @@ def test_a_hostile_regular_expression_is_stopped(graph: KnowledgeGraph) -> None:
     text = f'ASK {{ BIND("{"a" * 60}b" AS ?x) FILTER(REGEX(?x, "^(a|aa)+$")) }}'
     with pytest.raises(OutOfBudget, match="regular expression"):
         answer_sparql(text, graph)
+
+
+# --- what was wrong once --------------------------------------------------------------------------
+
+
+def small(tmp_path: Path, text: str) -> KnowledgeGraph:
+    path = tmp_path / "small.ttl"
+    path.write_text(f"@prefix : <http://e/> . {text}")
+    return read_graph([path])[0]
+
+
+def test_exists_takes_any_value_from_outside(tmp_path: Path) -> None:
+    graph = small(tmp_path, "_:k :p :b . :b :q 2 . :c :p 2 .")
+    blank = "?o :q ?z OPTIONAL { ?z :q ?w } FILTER(?s != ?z)"
+    assert len(answer_sparql(f"SELECT * {{ ?s :p ?o FILTER EXISTS {{ {blank} }} }}", graph)) == 1
+    literal = "?x ?o ?y OPTIONAL { ?x :q ?z }"
+    assert not answer_sparql(f"SELECT * {{ ?s :p ?o FILTER EXISTS {{ {literal} }} }}", graph)
+
+
+def test_plain_names_stand_for_things_in_expressions_too(tmp_path: Path) -> None:
+    graph = small(tmp_path, ":a :wrote :Animal_Farm , :b .")
+    found = answer_sparql("SELECT ?y { ?x :wrote ?y FILTER(?y = :Animal_Farm) }", graph)
+    assert texts(found) == [("http://e/Animal_Farm",)]
+    assert texts(answer_sparql("SELECT ?y { ?x :wrote ?y FILTER(?y IN (:b)) }", graph)) == [
+        ("http://e/b",)
+    ]
+
+
+def test_labels_are_there_for_distinct_rows_and_after_bind(graph: KnowledgeGraph) -> None:
+    service = 'SERVICE wikibase:label { bd:serviceParam wikibase:language "en" }'
+    query = f"SELECT DISTINCT ?xLabel {{ ?x foaf:age ?a {service} BIND(1 AS ?z) }}"
+    assert texts(answer_sparql(query, graph)) == [("Bowie",), ("Q2",)]
+
+
+def test_dates_at_the_ends_compare(graph: KnowledgeGraph) -> None:
+    last, zone = '"9999-12-31T23:59:59"^^xsd:dateTime', '"0001-01-01T00:00:00+01:00"^^xsd:dateTime'
+    assert answer_sparql(f"ASK {{ FILTER({last} > {zone} && {zone} < {last}) }}", graph).holds
+    cast = 'SELECT (xsd:date("0999-01-01T00:00:00"^^xsd:dateTime) AS ?d) {}'
+    assert texts(answer_sparql(cast, graph)) == [("0999-01-01",)]
+
+
+def test_values_at_the_end_come_after_groups(tmp_path: Path) -> None:
+    graph = small(tmp_path, ":a :p 1 , 2 . :b :p 3 .")
+    total = "SELECT (COUNT(*) AS ?n) { ?x :p ?y } VALUES ?x { <http://e/a> }"
+    assert texts(answer_sparql(total, graph)) == [("3",)]
+
+
+def test_ask_minds_its_modifiers(tmp_path: Path) -> None:
+    graph = small(tmp_path, ":a :p 1 , 2 .")
+    for more in ("GROUP BY ?x HAVING (COUNT(*) > 100)", "LIMIT 0", "OFFSET 100"):
+        assert not answer_sparql(f"ASK {{ ?x :p ?y }} {more}", graph).holds
+
+
+def test_equal_values_leave_the_order_to_the_next_key(graph: KnowledgeGraph) -> None:
+    query = 'SELECT ?b { VALUES (?a ?b) { (1 "z") (1.0 "a") (2 "q") } } ORDER BY DESC(?a) ?b'
+    assert [row[0].text for row in answer_sparql(query, graph) if row[0]] == ["q", "a", "z"]
+
+
+def test_a_blank_node_that_says_all_by_itself_can_be_followed_by_anything() -> None:
+    read_sparql("ASK { [ :p ?o ] FILTER(?o = 1) }")
+    read_sparql("ASK { [ :p ?o ] OPTIONAL { ?o :q ?z } }")
+
+
+def test_the_limit_applies_to_formats(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    small(tmp_path, ":a :p 1 , 2 , 3 .")
+    words = ["solve", str(tmp_path / "small.ttl"), "SELECT ?y { ?x ?p ?y }", "--format", "csv"]
+    assert main([*words, "--limit", "2"]) == 0
+    assert len(capsys.readouterr().out.splitlines()) == 3

@@ -21,6 +21,7 @@ from clmpt.errors import UnsupportedQuery
 from clmpt.graph.edges import Ints
 from clmpt.graph.knowledge_graph import KnowledgeGraph
 from clmpt.logic.algebra import (
+    Aggregate,
     Basic,
     Bind,
     Call,
@@ -116,7 +117,11 @@ class _LikelyRun:
         where, ground = _with_a_variable(self.query.select.where)
         core, later = split(where)
         scope = in_scope(core)
+        for one in later:
+            _check_order(one, frozenset(scope))
         needed = further.union(*(_used(one) for one in later))
+        if _counts_rows(self.query.select):
+            needed |= {variable for variable in scope if not variable.name.startswith(".")}
         wanted = tuple(v for v in scope if v in needed) or tuple(scope)[:1]
         taken = {variable.name for variable in scope}
         ranked, notes = self.find_rows(Translator(self.limits, taken).asking(wanted, core))
@@ -298,6 +303,29 @@ def _used(later: Later) -> frozenset[Variable]:
         condition = mentioned(later.condition) if later.condition is not None else frozenset()
         return mentioned(later.right) | condition
     return frozenset(later.variables)
+
+
+def _check_order(later: Later, core: frozenset[Variable]) -> None:
+    """Refuses a step whose variables other triples bind as well: it would come too late."""
+    if isinstance(later, Values):
+        return
+    own = frozenset(in_scope(later.left if isinstance(later, Optionally) else later.inner))
+    made = {later.variable} if isinstance(later, Bind) else set()
+    if (_used(later) | made) & core - own or made & core:
+        word = {Where: "FILTER", Bind: "BIND", Optionally: "OPTIONAL"}[type(later)]
+        raise UnsupportedQuery(
+            f"This {word} has no likely answers: triples outside its group use its variables",
+            "Put them into the same group, before it",
+            later.position,
+        )
+
+
+def _counts_rows(select: Select) -> bool:
+    """Whether some aggregate counts rows, not distinct values."""
+    expressions = [one.expression for one in select.columns or () if one.expression]
+    expressions += [*select.having, *(key.expression for key in select.order)]
+    parts = (part for one in expressions for part in sub_expressions(one))
+    return any(isinstance(part, Aggregate) and not part.distinct for part in parts)
 
 
 def _applied(later: Later, found: Solutions, evaluator: Evaluator) -> Solutions:

@@ -20,7 +20,9 @@ from clmpt.logic.algebra import (
     Select,
     Selected,
     SparqlQuery,
+    Subquery,
     TriplePattern,
+    Values,
     expression_variables,
     in_scope,
 )
@@ -252,15 +254,13 @@ class _QueryParser(PatternParser):
         order = self.order()
         self.aggregates = False
         limit, offset = self.slice()
-        if self.next.is_word("VALUES"):
-            parts = () if where == Basic(()) else (where,)
-            where = JoinAll((*parts, self.values()))
+        values = self.values() if self.next.is_word("VALUES") else None
         found = Select(
             *(columns, where, distinct, reduced, keys, tuple(having), order, limit, offset),
             self.place(form),
         )
         self.check(found, form)
-        return found
+        return found if values is None else _with_values(found, values)
 
     def keys(self) -> tuple[Selected, ...]:
         if not self.word("GROUP"):
@@ -354,6 +354,25 @@ class _QueryParser(PatternParser):
                     )
             if column.expression is not None:
                 known.add(column.variable)
+
+
+def _with_values(select: Select, values: Values) -> Select:
+    """VALUES at the end is joined with the solutions; with groups, only after those are made."""
+    if not select.grouped:
+        parts = () if select.where == Basic(()) else (select.where,)
+        return replace(select, where=JoinAll((*parts, values)))
+    inner = replace(select, order=(), limit=None, offset=0, distinct=False)
+    columns = tuple(Selected(variable) for variable in select.names)
+    return Select(
+        columns,
+        JoinAll((Subquery(inner), values)),
+        select.distinct,
+        select.reduced,
+        order=select.order,
+        limit=select.limit,
+        offset=select.offset,
+        position=select.position,
+    )
 
 
 def _loose(expression: Expression) -> list[Variable]:

@@ -214,7 +214,7 @@ class PatternParser(ExpressionParser):
         subject, complete = self.node(triples, paths)
         if subject is None:
             return False
-        if not complete or not self.next.is_mark(".", "}"):
+        if not complete or self.relation_follows:
             self.properties(subject, triples, paths)
         if not self.next.is_mark("}") and not self.mark("."):
             following = self.next

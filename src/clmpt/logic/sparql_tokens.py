@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NoReturn
@@ -69,6 +70,7 @@ class SparqlTokens:
             )
         self.text = _code_points(text)
         self.tokens = list(_tokens(self.text))
+        self.starts = [0, *(match.end() for match in re.finditer("\n", self.text))]  # of lines
         self.at, self.depth = 0, 0
         self.base, self.prefixes = base, dict[str, str]()
 
@@ -111,8 +113,8 @@ class SparqlTokens:
         raise QuerySyntaxError(problem, way_out, self.place(token or self.next))
 
     def place(self, token: Token) -> Position:
-        start = self.text.rfind("\n", 0, token.start) + 1
-        return Position(self.text.count("\n", 0, token.start) + 1, token.start - start + 1)
+        line = bisect_right(self.starts, token.start)
+        return Position(line, token.start - self.starts[line - 1] + 1)
 
     def deeper(self) -> None:
         """Counts a level of nesting; `depth` is reduced again by whoever called."""

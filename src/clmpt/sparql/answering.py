@@ -143,7 +143,9 @@ def evaluator_for(
         index = dataset.merged([names.term(iri) for iri in query.default_graphs])
         named = [names.term(iri) for iri in query.named_graphs]
         graphs = tuple(dict.fromkeys(number for number in named if number in graphs))
-    return Evaluator(dataset, names, index, graphs, Surroundings(names.terms, query.base or base))
+    return Evaluator(
+        dataset, names, index, graphs, Surroundings(names.terms, query.base or base, names.term)
+    )
 
 
 @dataclass(frozen=True)
@@ -155,7 +157,13 @@ class _Run:
     def result(self) -> SparqlResult:
         query = self.query
         if query.form == "ASK":
-            found = self.evaluator.solutions(query.select.where, frozenset())
+            select = query.select
+            modified = select.grouped or select.having or select.offset or select.limit == 0
+            found = (
+                self.evaluator.select(select)
+                if modified
+                else self.evaluator.solutions(select.where, frozenset())
+            )
             return SparqlResult("ASK", holds=found.rows > 0, notes=self.notes)
         solutions = self.evaluator.select(query.select)
         if query.form == "SELECT":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import numpy as np
 
@@ -35,7 +36,7 @@ from clmpt.logic.iris import BASE
 from clmpt.logic.rdf_terms import Iri, Literal
 from clmpt.sparql.expressions import Surroundings, column_of, holds
 from clmpt.sparql.grouping import grouped
-from clmpt.sparql.labels import LABEL_SERVICE, with_labels
+from clmpt.sparql.labels import LABEL_SERVICE, asks_labels, with_labels
 from clmpt.sparql.matching import GraphMatcher
 from clmpt.sparql.naming import NameResolver
 from clmpt.sparql.solutions import (
@@ -256,7 +257,7 @@ class Evaluator:
     def select(self, select: Select) -> Solutions:
         """The result of a SELECT: its columns, in order."""
         needed: Needed = None
-        if select.distinct and not select.grouped:
+        if select.distinct and not select.grouped and not asks_labels(select.where):
             needed = frozenset(select.names).union(
                 *(mentioned(one.expression) for one in select.columns or () if one.expression),
                 *(mentioned(key.expression) for key in select.order),
@@ -283,9 +284,12 @@ class Evaluator:
             value_N = self.column(key.expression, solutions)
             known, place_N = np.unique(value_N, return_inverse=True)
             terms = [None if one < 0 else self.terms.term(one) for one in known.tolist()]
-            order = sorted(range(len(terms)), key=lambda at: sort_key(terms[at]))
-            rank = np.empty(len(terms), np.int64)
-            rank[order] = np.arange(len(terms))
+            keys = [sort_key(term)[:4] for term in terms]  # beyond that, values are equal
+            order = sorted(range(len(terms)), key=keys.__getitem__)
+            rank, last = np.zeros(len(terms), np.int64), 0
+            for before, at in pairwise(order):
+                last += keys[before] != keys[at]
+                rank[at] = last
             ranks.append(-rank[place_N] if key.descending else rank[place_N])
         return solutions.take(np.lexsort(ranks[::-1])) if ranks else solutions
 

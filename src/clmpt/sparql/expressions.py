@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import count
@@ -22,6 +23,7 @@ from clmpt.logic.algebra import (
     sub_expressions,
 )
 from clmpt.logic.formula import Variable
+from clmpt.logic.iris import BASE
 from clmpt.logic.rdf_terms import Blank, Iri, Literal, RdfTerm
 from clmpt.logic.sparql_tokens import resolved_iri
 from clmpt.sparql.functions import CHANGING, FUNCTIONS, plain
@@ -44,10 +46,18 @@ class Surroundings:
 
     terms: TermIds
     base: str = ""
+    named: Callable[[Iri], int] | None = None  # what a plain name stands for
     moment: Literal = field(default_factory=now)
     numbers: count[int] = field(default_factory=lambda: count(1))
     labelled: dict[tuple[int, str], Blank] = field(default_factory=dict)  # BNODE("x"), by row
     row: int = 0
+
+    def constant(self, term: RdfTerm) -> RdfTerm:
+        """A constant of the query; plain names stand for things, as in patterns."""
+        if isinstance(term, Iri) and term.text.startswith(BASE) and self.named:
+            number = self.named(term)
+            return self.terms.term(number) if number >= 0 else term
+        return term
 
     def blank(self) -> Blank:
         return Blank(f"new{next(self.numbers)}")
@@ -58,8 +68,9 @@ def column_of(expression: Expression, solutions: Solutions, surroundings: Surrou
     if isinstance(expression, Variable):
         return solutions.column(expression)
     terms = surroundings.terms
-    if isinstance(expression, Iri | Literal):
-        return np.full(solutions.rows, terms.id_of(expression), np.int64)
+    if isinstance(expression, Iri | Literal | Blank):
+        constant = surroundings.constant(expression)
+        return np.full(solutions.rows, terms.id_of(constant), np.int64)
     variables = expression_variables(expression)
     places = {variable: place for place, variable in enumerate(variables)}
     compute = compiled_expression(expression, places, surroundings)
@@ -103,8 +114,9 @@ def compiled_expression(
     expression: Expression, places: dict[Variable, int], surroundings: Surroundings
 ) -> Compiled:
     """A function of a row of terms, in which `places` says where each variable is."""
-    if isinstance(expression, Iri | Literal):
-        return lambda row: expression  # noqa: ARG005
+    if isinstance(expression, Iri | Literal | Blank):  # blank nodes come from an EXISTS around it
+        constant = surroundings.constant(expression)
+        return lambda row: constant  # noqa: ARG005
     if isinstance(expression, Variable):
         return _value_at(places[expression])
     assert not isinstance(expression, ExistsTest | Aggregate), "replaced by variables before"
@@ -224,6 +236,8 @@ def _iri(call: Call, places: dict[Variable, int], surroundings: Surroundings) ->
         if isinstance(found, Iri):
             return found
         reference = plain(found)
+        if re.search(r"[<>\"{}|^`\\\x00-\x20]", reference):
+            raise ExpressionError("not an IRI")
         return Iri(resolved_iri(surroundings.base, reference) if surroundings.base else reference)
 
     return value

@@ -11,6 +11,7 @@ from clmpt.graph.rdf_dataset import RdfDataset, TermIds
 from clmpt.logic.algebra import (
     AnyOf,
     Basic,
+    Bind,
     JoinAll,
     Optionally,
     Pattern,
@@ -74,10 +75,17 @@ def _services(pattern: Pattern) -> Iterator[Service]:
     elif isinstance(pattern, JoinAll | AnyOf):
         for part in pattern.parts:
             yield from _services(part)
-    elif isinstance(pattern, Optionally | Without):
+    elif isinstance(pattern, Optionally):
         yield from _services(pattern.left)
-    elif isinstance(pattern, Where):
+        yield from _services(pattern.right)
+    elif isinstance(pattern, Without):
+        yield from _services(pattern.left)
+    elif isinstance(pattern, Where | Bind):
         yield from _services(pattern.inner)
+
+
+def asks_labels(pattern: Pattern) -> bool:
+    return any(True for _ in _services(pattern))
 
 
 def _mentioned(select: Select) -> Iterator[Variable]:

@@ -12,7 +12,7 @@ from clmpt.graph.edges import Bools, EdgeIndex, Ints
 from clmpt.graph.rdf_dataset import RdfDataset
 from clmpt.logic.algebra import PatternTerm, TriplePattern
 from clmpt.logic.formula import Variable
-from clmpt.logic.rdf_terms import Iri, RdfTerm
+from clmpt.logic.rdf_terms import Blank, Iri, Literal, RdfTerm
 from clmpt.sparql.naming import NameResolver
 from clmpt.sparql.paths import PathFollower, edges_at
 from clmpt.sparql.solutions import Solutions, join
@@ -33,6 +33,8 @@ class GraphMatcher:
     ) -> Solutions:
         """The solutions of a basic pattern. If `needed` is given, only these variables count, and
         how often a solution occurs does not."""
+        if any(isinstance(one.predicate, Literal | Blank) for one in triples):  # from EXISTS
+            return Solutions.none(frozenset[Variable]().union(*(one.variables for one in triples)))
         fixed = [one for one in triples if isinstance(one.predicate, Iri)]
         open_ = [one for one in triples if not isinstance(one.predicate, Iri)]
         wanted = None

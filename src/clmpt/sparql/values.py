@@ -66,9 +66,10 @@ class Moment:
     second: Decimal = Decimal(0)
 
     @property
-    def instant(self) -> tuple[datetime, Decimal]:
-        """In UTC, its second apart, since datetime has no exact fractions."""
-        return self.value - timedelta(minutes=self.shift or 0), self.second
+    def instant(self) -> tuple[int, Decimal]:
+        """Minutes in UTC, and its second, since datetime has no exact fractions."""
+        minutes = (self.value.toordinal() * 24 + self.value.hour) * 60 + self.value.minute
+        return minutes - (self.shift or 0), self.second
 
 
 TRUE, FALSE = Literal("true", BOOLEAN), Literal("false", BOOLEAN)
@@ -106,6 +107,8 @@ def literal_of(number: Numeric) -> Literal:
     """
     value = number.value
     if isinstance(value, int):
+        if value.bit_length() > 3 * LONGEST_NUMBER:
+            raise ExpressionError("too large a number")
         return Literal(str(value), number.datatype)
     if isinstance(value, Decimal):
         return Literal(format(value, "f") if value else "0", number.datatype)

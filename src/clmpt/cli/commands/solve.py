@@ -141,6 +141,9 @@ def _solve_sparql(text: str, graph: KnowledgeGraph, options: argparse.Namespace)
         # Any of the solutions will do, so people see the first by alphabet, and how many there are.
         limit = min((n for n in (limit, select.limit) if n is not None), default=None)
         query = replace(query, select=replace(select, limit=None))
+    if options.format and limit is not None:
+        most = limit if select.limit is None else min(limit, select.limit)
+        query = replace(query, select=replace(select, limit=most))
     with chosen_budget(options):
         result = answer_sparql(query, graph, union=options.union)
     seconds = time.perf_counter() - started
