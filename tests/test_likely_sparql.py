@@ -136,3 +136,15 @@ def test_count_asks_for_all_variables(graph: KnowledgeGraph) -> None:
     """Four rows, although only ?x is mentioned."""
     text = "SELECT ?x (COUNT(*) AS ?n) { ?x :r ?y } GROUP BY ?x"
     assert shown(result(text, graph))[0] == ("a", "1.500", None)
+
+
+def test_order_by_leaves_out_what_is_hardly_likely(graph: KnowledgeGraph) -> None:
+    """Of probabilities 1, 0.5, 0.25 and 0.125 all are sorted in; the note says where it ends."""
+    found = result("SELECT ?x ?y { ?x :r ?y } ORDER BY ?x", graph)
+    assert len(found) == 4
+    assert "below 5%" in found.notes[0]
+
+
+def test_constants_with_conditions_are_refused_clearly(graph: KnowledgeGraph) -> None:
+    with pytest.raises(UnsupportedQuery, match="no variable that a triple binds"):
+        result("ASK { :a :r :b FILTER(1 = 2) }", graph)

@@ -216,3 +216,16 @@ def test_hostile_xml_is_refused_before_it_grows(tmp_path: Path, text: str, words
 def test_harmless_entities_are_read(tmp_path: Path) -> None:
     (tmp_path / "x.rdf").write_text(bomb('<!ENTITY z "http://e/">', "&z;x"))
     assert answer_sparql('ASK { ?s ?p "http://e/x" }', read_graph([tmp_path / "x.rdf"])[0]).holds
+
+
+def test_leaving_out_what_is_not_there_is_a_mistake(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="nothing to leave out"):
+        read(tmp_path, ":a :r :b .", RdfOptions(leave_out=frozenset({"http://e/nothing"})))
+
+
+def test_a_split_is_exported_without_labels_of_others(tmp_path: Path) -> None:
+    (tmp_path / "train.ttl").write_text(PREFIXES + ':a rdfs:label "Alpha"@en ; :r :b .')
+    (tmp_path / "valid.ttl").write_text(PREFIXES + ":b :r :a .")
+    graph, _ = read_graph([tmp_path / "train.ttl", tmp_path / "valid.ttl"])
+    export_graph(graph.view("valid"), tmp_path / "out.nt")
+    assert (tmp_path / "out.nt").read_text() == "<http://e/b> <http://e/r> <http://e/a> .\n"

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from clmpt.answering.answers import Status
 from clmpt.answering.likely_rows import RankedRows
-from clmpt.errors import UnsupportedQuery
+from clmpt.errors import UnknownName, UnsupportedQuery
 from clmpt.graph.edges import Ints
 from clmpt.graph.knowledge_graph import KnowledgeGraph
 from clmpt.logic.algebra import (
@@ -40,7 +40,8 @@ from clmpt.logic.algebra import (
     in_scope,
     sub_expressions,
 )
-from clmpt.logic.formula import Limits, Query, Variable
+from clmpt.logic.formula import Limits, Name, Query, Variable
+from clmpt.logic.iris import iri_of
 from clmpt.logic.rdf_terms import Iri, RdfTerm
 from clmpt.logic.sparql import Translator
 from clmpt.sparql.answering import evaluator_for
@@ -54,6 +55,7 @@ from clmpt.sparql.substitution import mentioned
 Later: TypeAlias = Where | Bind | Optionally | Values
 FindRows: TypeAlias = Callable[[Query], tuple[RankedRows, tuple[str, ...]]]
 
+_ORDERED = 0.05  # the least probability of a row that ORDER BY sorts in
 _ROW = Variable(".row")  # which of the ranked rows a solution comes from
 
 
@@ -123,9 +125,14 @@ class _LikelyRun:
         if _counts_rows(self.query.select):
             needed |= {variable for variable in scope if not variable.name.startswith(".")}
         wanted = tuple(v for v in scope if v in needed) or tuple(scope)[:1]
-        taken = {variable.name for variable in scope}
-        ranked, notes = self.find_rows(Translator(self.limits, taken).asking(wanted, core))
+        if not wanted:
+            raise UnsupportedQuery(
+                "The question has no variable that a triple binds",
+                "Ask about one triple, as in ASK { :a :r :b }, or use a variable",
+                self.query.position,
+            )
         evaluator = evaluator_for(self.query, self.graph)
+        ranked, notes = self._found(core, wanted, evaluator)
         found = Solutions(
             {v: ranked.rows_NC[:, at] for at, v in enumerate(wanted)}, len(ranked)
         ).extended(_ROW, np.arange(len(ranked)))
@@ -136,6 +143,22 @@ class _LikelyRun:
             found = _applied(one, found, evaluator)
         order = np.argsort(found.column(_ROW), kind="stable")
         return found.take(order), ranked, evaluator, (*notes, *evaluator.names.notes)
+
+    def _found(
+        self, core: Pattern, wanted: tuple[Variable, ...], evaluator: Evaluator
+    ) -> tuple[RankedRows, tuple[str, ...]]:
+        taken = {variable.name for variable in in_scope(core)}
+        try:
+            return self.find_rows(Translator(self.limits, taken).asking(wanted, core))
+        except UnknownName as error:
+            known = evaluator.names.predicate(Iri(iri_of(Name(error.name))))
+            if error.kind != "relation" or known < 0:
+                raise
+            raise UnsupportedQuery(
+                f"No model learns from '{error.name}', which has literals or was left out",
+                "Put it into OPTIONAL, where known facts are added",
+                error.position,
+            ) from None
 
     def ask(self) -> LikelyResult:
         found, ranked, _, notes = self.rows(frozenset())
@@ -151,8 +174,14 @@ class _LikelyRun:
         names = select.names if select.columns is None else ()
         further = frozenset(names).union(*map(mentioned, expressions))
         found, ranked, evaluator, notes = self.rows(further)
-        chance = _chances(ranked)
-        kept = chance[found.column(_ROW)] >= self.at_least
+        chance, least = _chances(ranked), self.at_least
+        if select.order and not least and not select.grouped:
+            least = _ORDERED
+            notes = (
+                *notes,
+                f"Rows below {least:.0%} are not sorted in; --at-least says otherwise.",
+            )
+        kept = chance[found.column(_ROW)] >= least
         found = with_labels(evaluator.dataset, evaluator.terms, select, found.take(kept))
         if select.grouped:
             weights = chance[found.column(_ROW)]
@@ -213,8 +242,10 @@ def _each_once(solutions: Solutions, names: tuple[Variable, ...]) -> Solutions:
 
 
 def _check_aggregates(select: Select) -> None:
-    for one in select.columns or ():
-        for part in sub_expressions(one.expression) if one.expression else ():
+    expressions = [one.expression for one in select.columns or () if one.expression]
+    expressions += [*select.having, *(key.expression for key in select.order)]
+    for one in expressions:
+        for part in sub_expressions(one):
             name = getattr(part, "name", "")
             if name in ("SUM", "AVG", "MIN", "MAX", "SAMPLE", "GROUP_CONCAT"):
                 raise UnsupportedQuery(

@@ -104,6 +104,8 @@ def read_graph(
             raise DataError(f"'{path}' has no triples.")
     if collector.options.entail and collector.rows:
         job.summary.entailed = add_entailed(collector, collector.options.entail)
+    for iri in sorted(collector.options.leave_out - collector.ids.keys()):
+        raise DataError(f"There is nothing to leave out: no statement has the relation '{iri}'.")
     made = RdfBuild(collector) if collector.rows else None
     if made is not None:
         made.add_to(job.builder)

@@ -129,7 +129,7 @@ class _RdfWriter:
         if self.graph.rdf is None:
             return found
         numbers = [self.dataset.predicate(Iri(iri)) for iri in LABEL_PROPERTIES]
-        rows = self.dataset.default.forward_triples()
+        rows = self.graph.rdf.index.forward_triples()  # of all splits: a label is not written twice
         named = self.graph.rdf.named_M5[:, 1:4]
         for part in (rows, named):
             owners = np.unique(part[np.isin(part[:, 1], numbers), 0])

@@ -67,7 +67,7 @@ _UNSUPPORTED: dict[type, tuple[str, str]] = {
     Service: ("SERVICE", "Import the other graph first"),
     Values: ("VALUES", "Use UNION"),
 }
-_EXACT = "'clmpt solve' answers it exactly"
+_EXACT = "'clmpt solve' answers it exactly, and so does graph.sparql in Python"
 
 
 def parse_sparql(text: str, limits: Limits | None = None) -> Query:
@@ -84,7 +84,7 @@ def parse_sparql(text: str, limits: Limits | None = None) -> Query:
 def efo_query(query: SparqlQuery, limits: Limits | None = None) -> Query:
     """The existential first-order query that a SELECT expresses."""
     if query.form != "SELECT":
-        raise UnsupportedQuery(f"Unsupported {query.form}", "Use SELECT", query.position)
+        raise UnsupportedQuery(f"Unsupported {query.form}", _EXACT, query.position)
     if query.has_dataset:
         raise UnsupportedQuery(
             "Unsupported FROM", "Choose the graph by its folder", _first_place(query)
