@@ -30,7 +30,8 @@ from clmpt.logic.formula import (
 from clmpt.logic.normal_form import Pattern, all_variables, variables_in
 from clmpt.sampling.symmetries import symmetries
 from clmpt.symbolic.engine import Engine, SlotValues
-from clmpt.symbolic.plan import planned, signature_of
+from clmpt.symbolic.plan import planned
+from clmpt.symbolic.skeleton import signature_of
 
 
 @dataclass(frozen=True)

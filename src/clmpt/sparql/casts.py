@@ -83,9 +83,9 @@ def _to_moment(kind: str) -> Cast:
             found = moment_of(term)
             zone = zone_of(term) if found else ""
             if found and kind == DATE and found.datatype == DATE_TIME:
-                return Literal(f"{found.value.year:04d}-{found.value:%m-%d}{zone}", kind)
+                return Literal(f"{found.day_text}{zone}", kind)
             if found and kind == DATE_TIME and found.datatype == DATE:
-                return Literal(f"{found.value.year:04d}-{found.value:%m-%d}T00:00:00{zone}", kind)
+                return Literal(f"{found.day_text}T00:00:00{zone}", kind)
             if found and kind == TIME and found.datatype == DATE_TIME:
                 return Literal(term.text.strip().partition("T")[2], kind)
         raise ExpressionError("not a date or time")

@@ -28,17 +28,17 @@ from clmpt.logic.algebra import (
     Values,
     Where,
     Without,
-    expression_variables,
     in_scope,
 )
 from clmpt.logic.formula import Variable
 from clmpt.logic.iris import BASE
 from clmpt.logic.rdf_terms import Iri, Literal
-from clmpt.sparql.expressions import Surroundings, column_of, holds
+from clmpt.sparql.expressions import Surroundings, column_of, differs_by_row, holds
 from clmpt.sparql.grouping import grouped
 from clmpt.sparql.labels import LABEL_SERVICE, asks_labels, with_labels
 from clmpt.sparql.matching import GraphMatcher
 from clmpt.sparql.naming import NameResolver
+from clmpt.sparql.paths import PathFollower
 from clmpt.sparql.solutions import (
     UNBOUND,
     Solutions,
@@ -50,7 +50,7 @@ from clmpt.sparql.solutions import (
     shares_value,
     stacked,
 )
-from clmpt.sparql.substitution import mentioned, substituted
+from clmpt.sparql.substitution import joins_alike, mentioned, substituted
 from clmpt.sparql.values import FALSE, TRUE, sort_key
 
 Needed = frozenset[Variable] | None
@@ -224,12 +224,21 @@ class Evaluator:
         inner, condition = pattern, None
         if isinstance(pattern, Where):
             inner, condition = pattern.inner, pattern.condition
-        if _is_plain(inner):
+        if self._joins_alike(inner, rows):
             found_G = self._semijoin(inner, condition, rows)
         else:
             found = [self._exists_in(pattern, rows, at) for at in range(rows.rows)]
             found_G = np.array(found, np.bool_)
         return found_G[group_N]
+
+    def _joins_alike(self, pattern: Pattern, rows: Solutions) -> bool:
+        outer = frozenset(rows.columns)
+        if joins_alike(pattern, outer, outer):
+            return True
+        nodes = PathFollower(self.dataset, self.names, self.index).nodes()
+        known = np.append(nodes, UNBOUND)
+        strange = (v for v in outer if np.setdiff1d(rows.column(v), known).size)
+        return joins_alike(pattern, outer, frozenset(strange))
 
     def _semijoin(self, pattern: Pattern, condition: Expression | None, rows: Solutions) -> Bools:
         needed = frozenset(rows.columns)
@@ -257,15 +266,17 @@ class Evaluator:
     def select(self, select: Select) -> Solutions:
         """The result of a SELECT: its columns, in order."""
         needed: Needed = None
-        if select.distinct and not select.grouped and not asks_labels(select.where):
+        made = [one.expression for one in select.columns or () if one.expression is not None]
+        counts = select.grouped or asks_labels(select.where) or any(map(differs_by_row, made))
+        if select.distinct and not counts:
             needed = frozenset(select.names).union(
-                *(mentioned(one.expression) for one in select.columns or () if one.expression),
+                *map(mentioned, made),
                 *(mentioned(key.expression) for key in select.order),
             )
         found = with_labels(self.dataset, self.terms, select, self.solutions(select.where, needed))
         if select.grouped:
-            made = grouped(select, found, self.surroundings, self.column)
-            select, found = made.select, made.solutions
+            groups = grouped(select, found, self.surroundings, self.column)
+            select, found = groups.select, groups.solutions
         for condition in select.having:
             found = found.take(self.holds(condition, found))
         self.surroundings.labelled.clear()  # rows are others than those before
@@ -296,28 +307,3 @@ class Evaluator:
 
 def _and(needed: Needed, further: Collection[Variable]) -> Needed:
     return None if needed is None else needed | frozenset(further)
-
-
-def _is_plain(pattern: Pattern) -> bool:
-    """Whether putting values into a pattern is the same as joining them with its solutions."""
-    if isinstance(pattern, Basic):
-        return True
-    if isinstance(pattern, JoinAll | AnyOf):
-        return all(map(_is_plain, pattern.parts))
-    if isinstance(pattern, InGraph):
-        return _is_plain(pattern.inner)
-    if isinstance(pattern, Where):
-        own = frozenset(in_scope(pattern.inner))
-        simple = not any(isinstance(one, ExistsTest) for one in _parts(pattern.condition))
-        return (
-            simple
-            and isinstance(pattern.inner, Basic)
-            and own.issuperset(expression_variables(pattern.condition))
-        )
-    return False
-
-
-def _parts(expression: Expression) -> list[Expression]:
-    if not isinstance(expression, Call):
-        return [expression]
-    return [part for argument in expression.arguments for part in _parts(argument)]

@@ -63,6 +63,12 @@ class Surroundings:
         return Blank(f"new{next(self.numbers)}")
 
 
+def differs_by_row(expression: Expression) -> bool:
+    """Whether rows with the same values can have different values of it."""
+    calls = (one.name for one in sub_expressions(expression) if isinstance(one, Call))
+    return not CHANGING.isdisjoint(calls)
+
+
 def column_of(expression: Expression, solutions: Solutions, surroundings: Surroundings) -> Ints:
     """The value of an expression in every row; -1 where it has none."""
     if isinstance(expression, Variable):
@@ -75,8 +81,7 @@ def column_of(expression: Expression, solutions: Solutions, surroundings: Surrou
     places = {variable: place for place, variable in enumerate(variables)}
     compute = compiled_expression(expression, places, surroundings)
     rows_NC = solutions.matrix(variables)
-    calls = (one.name for one in sub_expressions(expression) if isinstance(one, Call))
-    if not CHANGING.isdisjoint(calls):
+    if differs_by_row(expression):
         group_N = first_G = np.arange(solutions.rows)
     else:
         group_N, first_G = group_numbers(rows_NC)

@@ -287,7 +287,8 @@ def _part(name: str) -> Function:
             raise ExpressionError("a date has no time")
         if name == "second":
             return literal_of(Numeric(found.second, DECIMAL))
-        return literal_of(Numeric(getattr(found.value, name), INTEGER))
+        source = found if name == "year" else found.value
+        return literal_of(Numeric(getattr(source, name), INTEGER))
 
     return part
 

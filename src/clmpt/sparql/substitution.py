@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Any
 
 from clmpt.logic.algebra import (
     Aggregate,
+    AlternativePath,
     AnyOf,
     Basic,
     Bind,
@@ -15,10 +16,15 @@ from clmpt.logic.algebra import (
     ExistsTest,
     Expression,
     InGraph,
+    InversePath,
     JoinAll,
     Optionally,
+    Path,
     Pattern,
+    RepeatedPath,
+    Select,
     Selected,
+    SequencePath,
     Service,
     Subquery,
     TriplePattern,
@@ -64,6 +70,77 @@ def mentioned(part: Pattern | Expression) -> frozenset[Variable]:
     if isinstance(part, ExistsTest):
         return mentioned(part.pattern)
     return frozenset(in_scope(part.inner)) if isinstance(part, Service) else frozenset()
+
+
+def joins_alike(pattern: Pattern, outer: frozenset[Variable], strange: frozenset[Variable]) -> bool:
+    """Whether putting values of `outer` into a pattern is the same as joining its solutions with
+    them, so that it can be evaluated once for all of them. May say no where it is.
+
+    `strange` are those of `outer` that may have values which are no nodes of the active graph: a
+    path without steps leads from such a value to itself, but no variable has it in a solution.
+    """
+
+    def alike(*parts: Pattern) -> bool:
+        return all(joins_alike(part, outer, strange) for part in parts)
+
+    if isinstance(pattern, Basic):
+        empty = (one for one in pattern.triples if _may_be_empty(one.predicate))
+        return not any(one.variables & strange for one in empty)
+    if isinstance(pattern, Values):
+        return True
+    if isinstance(pattern, JoinAll | AnyOf):
+        return alike(*pattern.parts)
+    if isinstance(pattern, InGraph):
+        return joins_alike(pattern.inner, outer, outer)
+    if isinstance(pattern, Where):
+        fixed = mentioned(pattern.condition) & outer
+        return fixed <= _certain(pattern.inner) and alike(pattern.inner)
+    if isinstance(pattern, Bind):
+        fixed = mentioned(pattern.expression) & outer
+        new = pattern.variable not in outer
+        return new and fixed <= _certain(pattern.inner) and alike(pattern.inner)
+    if isinstance(pattern, Optionally):
+        condition = mentioned(pattern.condition) if pattern.condition is not None else frozenset()
+        fixed = (mentioned(pattern.right) | condition) & outer
+        return fixed <= _certain(pattern.left) and alike(pattern.left, pattern.right)
+    if isinstance(pattern, Without):
+        return alike(pattern.left) and not mentioned(pattern.right) & outer
+    if not isinstance(pattern, Subquery):
+        return False
+    select = pattern.select
+    visible = outer.intersection(select.names)
+    if not visible or _is_joined(select, visible):
+        return True
+    made = (one.expression for one in select.columns or () if one.expression is not None)
+    inside = joins_alike(select.where, visible, strange & visible)
+    return inside and not any(mentioned(one) & visible for one in made)
+
+
+def _may_be_empty(path: Path | Variable) -> bool:
+    """Whether a path can have no steps."""
+    if isinstance(path, RepeatedPath):
+        return path.mark != "+" or _may_be_empty(path.path)
+    if isinstance(path, InversePath):
+        return _may_be_empty(path.path)
+    if isinstance(path, SequencePath):
+        return all(map(_may_be_empty, path.parts))
+    return isinstance(path, AlternativePath) and any(map(_may_be_empty, path.parts))
+
+
+def _certain(pattern: Pattern) -> frozenset[Variable]:
+    """Variables that have a value in every solution."""
+    if isinstance(pattern, Basic):
+        return mentioned(pattern)
+    if isinstance(pattern, JoinAll):
+        return frozenset[Variable]().union(*map(_certain, pattern.parts))
+    if isinstance(pattern, AnyOf):
+        first, *rest = map(_certain, pattern.parts)
+        return first.intersection(*rest)
+    if isinstance(pattern, Optionally | Without):
+        return _certain(pattern.left)
+    if isinstance(pattern, Where | Bind | InGraph):
+        return _certain(pattern.inner)
+    return frozenset()
 
 
 def substituted(pattern: Pattern, terms: Terms) -> Pattern:
@@ -151,17 +228,22 @@ def _subquery(pattern: Subquery, terms: Terms) -> Pattern:
     visible = {v: term for v, term in terms.items() if v in select.names}
     if not visible:
         return pattern
-    if select.grouped or select.limit is not None or select.offset:
+    if _is_joined(select, visible):
         rows = tuple(_constant(term) for term in visible.values())
         return JoinAll((pattern, Values(tuple(visible), (rows,))))
     columns = tuple(
-        one if one.variable not in visible or one.expression is not None else _bound(one, visible)
-        for one in select.columns or ()
+        one if one.variable not in visible else _bound(one, visible) for one in select.columns or ()
     )
     where = substituted(select.where, visible)
     if select.columns is None:
         return Subquery(replace(select, where=where))
     return Subquery(replace(select, columns=columns, where=where))
+
+
+def _is_joined(select: Select, visible: Collection[Variable]) -> bool:
+    """Whether values from outside meet the results of a subquery, and not its pattern."""
+    computed = any(one.expression and one.variable in visible for one in select.columns or ())
+    return select.grouped or select.limit is not None or bool(select.offset) or computed
 
 
 def _bound(column: Selected, terms: Terms) -> Selected:

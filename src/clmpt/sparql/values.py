@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta, timezone
 from decimal import Decimal, InvalidOperation, localcontext
 from functools import lru_cache
@@ -56,19 +56,36 @@ class Numeric:
     plain: bool = True
 
 
+_CYCLE_YEARS, _CYCLE_DAYS = 400, 146_097
+
+
 @dataclass(frozen=True)
 class Moment:
-    """A dateTime, date or time. `shift` is its time zone in minutes; None if it has none."""
+    """A dateTime, date or time. `shift` is its time zone in minutes; None if it has none.
+
+    The calendar repeats every 400 years: `value` is in the years 2000 to 2399, `cycles` away.
+    """
 
     value: datetime
     datatype: str
     shift: int | None
     second: Decimal = Decimal(0)
+    cycles: int = 0
+
+    @property
+    def year(self) -> int:
+        return self.value.year + self.cycles * _CYCLE_YEARS
+
+    @property
+    def day_text(self) -> str:
+        sign = "-" if self.year < 0 else ""
+        return f"{sign}{abs(self.year):04d}-{self.value:%m-%d}"
 
     @property
     def instant(self) -> tuple[int, Decimal]:
         """Minutes in UTC, and its second, since datetime has no exact fractions."""
-        minutes = (self.value.toordinal() * 24 + self.value.hour) * 60 + self.value.minute
+        days = self.value.toordinal() + self.cycles * _CYCLE_DAYS
+        minutes = (days * 24 + self.value.hour) * 60 + self.value.minute
         return minutes - (self.shift or 0), self.second
 
 
@@ -184,7 +201,7 @@ _FORMS = {
 
 @lru_cache(maxsize=100_000)
 def moment_of(term: RdfTerm) -> Moment | None:
-    """The moment that a literal stands for, in the years from 1 to 9999."""
+    """The moment that a literal stands for; the year before 1 is 0, as in XSD 1.1."""
     if not isinstance(term, Literal) or term.datatype not in _FORMS:
         return None
     match = _FORMS[term.datatype].fullmatch(term.text.strip(" \t\r\n"))
@@ -196,7 +213,8 @@ def moment_of(term: RdfTerm) -> Moment | None:
     try:
         hour, after = (0, 1) if clock[0] == "24" else (int(clock[0]), 0)
         year, month, number = map(int, day)
-        value = datetime(year, month, number, hour, int(clock[1])) + timedelta(days=after)
+        cycles, year = divmod(year - 2000, _CYCLE_YEARS)
+        value = datetime(2000 + year, month, number, hour, int(clock[1])) + timedelta(days=after)
         second = Decimal(clock[2])
     except (ValueError, OverflowError, InvalidOperation):
         return None
@@ -205,7 +223,7 @@ def moment_of(term: RdfTerm) -> Moment | None:
     shift = None
     if zone:
         shift = 0 if zone == "Z" else int(zone[:3]) * 60 + int(zone[0] + zone[4:])
-    return Moment(value, term.datatype, shift, second)
+    return Moment(value, term.datatype, shift, second, cycles)
 
 
 def zone_of(term: RdfTerm) -> str:
@@ -226,10 +244,8 @@ def _compare_moments(left: Moment, right: Moment) -> int:
         return (a > b) - (a < b)
     # With one time zone unknown, they compare only if more than 14 hours apart.
     for shift in (-840, 840):
-        a = (left if left.shift is not None else Moment(left.value, "", shift, left.second)).instant
-        b = (
-            right if right.shift is not None else Moment(right.value, "", shift, right.second)
-        ).instant
+        a = (left if left.shift is not None else replace(left, shift=shift)).instant
+        b = (right if right.shift is not None else replace(right, shift=shift)).instant
         signs = (a > b) - (a < b)
         if shift < 0:
             first = signs

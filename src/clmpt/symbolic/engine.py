@@ -15,19 +15,8 @@ import numpy.typing as npt
 from clmpt.budget import check_budget
 from clmpt.graph.edges import AnyInts, Bools, EdgeIndex, Ints, expand, positions
 from clmpt.logic.formula import Variable
-from clmpt.symbolic.plan import (
-    Check,
-    Filter,
-    Forget,
-    Grow,
-    Join,
-    Plan,
-    Refuse,
-    Scan,
-    Seed,
-    Slot,
-    SlotEdge,
-)
+from clmpt.symbolic.plan import Check, Filter, Forget, Grow, Join, Plan, Refuse, Scan, Seed
+from clmpt.symbolic.skeleton import Slot, SlotEdge
 from clmpt.symbolic.tables import (
     Bindings,
     codes,

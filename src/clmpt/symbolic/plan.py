@@ -10,108 +10,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from itertools import count
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
-from clmpt.logic.formula import Symbol, Term, Variable
-from clmpt.logic.normal_form import Pattern
+from clmpt.logic.formula import Variable
+from clmpt.symbolic.skeleton import Signature, Skeleton, Slot, SlotEdge, skeleton_for, with_slots
 
-
-@dataclass(frozen=True, slots=True)
-class Slot:
-    """A constant whose value differs from query to query."""
-
-    number: int
-
-
-End: TypeAlias = Slot | Variable
-
-
-@dataclass(frozen=True, slots=True)
-class SlotEdge:
-    """An atom with its relation and constants abstracted to slots."""
-
-    relation: int
-    head: End
-    tail: End
-
-    @property
-    def variables(self) -> frozenset[Variable]:
-        return frozenset(end for end in (self.head, self.tail) if isinstance(end, Variable))
-
-
-@dataclass(frozen=True, slots=True)
-class Skeleton:
-    """A pattern without its constants: what two queries of one shape have in common."""
-
-    edges: tuple[SlotEdge, ...]
-    absent: tuple[Skeleton, ...]
-
-    @property
-    def variables(self) -> frozenset[Variable]:
-        own = frozenset().union(*(edge.variables for edge in self.edges))
-        return own.union(*(part.variables for part in self.absent))
-
-    @property
-    def entity_slots(self) -> int:
-        ends = (end for edge in self.edges for end in (edge.head, edge.tail))
-        own = [end.number + 1 for end in ends if isinstance(end, Slot)]
-        return max([0, *own, *(part.entity_slots for part in self.absent)])
-
-
-def is_anchored(part: Skeleton) -> bool:
-    """Whether constants of its own lead to all variables of a part's positive atoms."""
-    reached: set[object] = set()
-    edges = list(part.edges)
-    while True:
-        grown = {
-            end
-            for edge in edges
-            for end, other in ((edge.head, edge.tail), (edge.tail, edge.head))
-            if end not in reached and (isinstance(end, Slot) or other in reached)
-        }
-        if not grown:
-            break
-        reached |= grown
-    positive = {end for edge in edges for end in (edge.head, edge.tail)}
-    return positive <= reached and part.variables <= positive
-
-
-Signature: TypeAlias = tuple[Any, ...]  # (((end, end), …), (Signature, …)); ends are int or str
-
-
-def signature_of(pattern: Pattern) -> tuple[Signature, list[Symbol], list[Symbol]]:
-    """A pattern's shape as plain tuples, cheap to make and to hash, with its constants in order."""
-    entities: list[Symbol] = []
-    relations: list[Symbol] = []
-
-    def end(term: Term) -> int | str:
-        if isinstance(term, Variable):
-            return term.name
-        entities.append(term)
-        return len(entities) - 1
-
-    def part(inner: Pattern) -> Signature:
-        relations.extend(atom.relation for atom in inner.atoms)
-        ends = tuple((end(atom.head), end(atom.tail)) for atom in inner.atoms)
-        return ends, tuple(part(absent) for absent in inner.absent)
-
-    return part(pattern), entities, relations
-
-
-@lru_cache(maxsize=4096)
-def skeleton_for(signature: Signature) -> Skeleton:
-    """The skeleton of a signature; relations are numbered in the order of the atoms."""
-    numbers = count()
-
-    def end(value: int | str) -> End:
-        return Slot(value) if isinstance(value, int) else Variable(value)
-
-    def part(inner: Signature) -> Skeleton:
-        edges = tuple(SlotEdge(next(numbers), end(head), end(tail)) for head, tail in inner[0])
-        return Skeleton(edges, tuple(part(absent) for absent in inner[1]))
-
-    return part(signature)
+MANY_VARIABLES = 100  # from here on, the first variable that is narrow enough goes next
 
 
 # --- the steps ------------------------------------------------------------------------------------
@@ -221,13 +125,44 @@ def planned(signature: Signature, outputs: tuple[Variable, ...]) -> tuple[Skelet
     return skeleton, plan_for(skeleton, outputs)
 
 
+class _WaitingEdges:
+    """The atoms between two variables that no step has used yet, in order."""
+
+    def __init__(self, edges: Sequence[SlotEdge]) -> None:
+        self.variables = {edge: edge.variables for edge in edges}
+        self.at: dict[Variable, dict[SlotEdge, frozenset[Variable]]] = {}
+        for edge, variables in self.variables.items():
+            for variable in variables:
+                self.at.setdefault(variable, {})[edge] = variables
+
+    def at_variable(self, variable: Variable) -> dict[SlotEdge, frozenset[Variable]]:
+        return self.at.get(variable, {})
+
+    def remove(self, edge: SlotEdge) -> None:
+        for variable in self.variables.pop(edge):
+            del self.at[variable][edge]
+
+    def near(self, variable: Variable) -> frozenset[Variable]:
+        """The variable and those that it shares an atom with."""
+        return frozenset({variable}).union(*self.at_variable(variable).values())
+
+    def within(self, columns: set[Variable]) -> list[SlotEdge]:
+        found = {
+            edge
+            for variable in columns
+            for edge, variables in self.at_variable(variable).items()
+            if variables <= columns
+        }
+        return sorted(found, key=lambda edge: edge.relation)
+
+
 class _Planner:
     def __init__(self, skeleton: Skeleton, outputs: tuple[Variable, ...]) -> None:
         self.outputs = outputs
         self.entity_slots = skeleton.entity_slots
         self.steps: list[Step] = [Check(edge) for edge in skeleton.edges if not edge.variables]
         self.tables: dict[int, set[Variable]] = {}
-        self.waiting = [edge for edge in skeleton.edges if len(edge.variables) == 2]
+        self.waiting = _WaitingEdges([e for e in skeleton.edges if len(e.variables) == 2])
         self.loops = [
             e for e in skeleton.edges if isinstance(e.head, Variable) and e.head == e.tail
         ]
@@ -237,6 +172,7 @@ class _Planner:
         positive = frozenset[Variable]().union(*(edge.variables for edge in skeleton.edges))
         self.refusals = [(part.variables & positive, part) for part in skeleton.absent]
         self.variables = sorted(positive, key=lambda variable: variable.name)
+        self.hidden = [v for v in self.variables if v not in outputs]
         self.made = 0
 
     def run(self) -> Plan:
@@ -246,13 +182,13 @@ class _Planner:
                 self.filter(self.new_table({variable}, Seed(self.made, variable, edges)))
         self.scan_the_unreached()
         self.refuse_without_variables()
-        while hidden := [v for v in self.variables if v not in self.outputs]:
-            ready = [v for v in hidden if self.holders(v) and self.can_finish(v)]
-            if ready:
-                self.eliminate(min(ready, key=self.width))
+        while self.hidden:
+            chosen = self.next_to_go()
+            if chosen is not None:
+                self.eliminate(chosen)
             else:
                 self.grow_any()
-        while self.waiting:
+        while self.waiting.variables:
             self.grow_any()
         return self.finish()
 
@@ -271,28 +207,29 @@ class _Planner:
         """A component without constants starts from all pairs of one of its atoms."""
         while missing := self.unreached():
             loops = [loop for loop in self.loops if loop.head in missing]
-            edge = (loops or [e for e in self.waiting if e.variables & missing])[0]
+            edges = (e for e, ends in self.waiting.variables.items() if ends & missing)
+            edge = loops[0] if loops else next(edges)
             (self.loops if loops else self.waiting).remove(edge)
             self.filter(self.new_table(set(edge.variables), Scan(self.made, edge)))
 
     def unreached(self) -> set[Variable]:
         reached = set().union(*self.tables.values()) if self.tables else set()
-        while grown := {
-            variable
-            for edge in self.waiting
-            if edge.variables & reached
-            for variable in edge.variables - reached
-        }:
+        new = list(reached)
+        while new:
+            grown = self.waiting.near(new.pop()) - reached
             reached |= grown
+            new += grown
         return set(self.variables) - reached
 
     def filter(self, table: int) -> None:
         """Adds every filter that needs only the table's own variables."""
         columns = self.tables[table]
-        for pool in (self.loops, self.waiting):
-            for edge in [edge for edge in pool if edge.variables <= columns]:
-                pool.remove(edge)
-                self.steps.append(Filter(table, edge))
+        for loop in [loop for loop in self.loops if loop.head in columns]:
+            self.loops.remove(loop)
+            self.steps.append(Filter(table, loop))
+        for edge in self.waiting.within(columns):
+            self.waiting.remove(edge)
+            self.steps.append(Filter(table, edge))
         for refusal in [r for r in self.refusals if r[0] and r[0] <= columns]:
             self.refusals.remove(refusal)
             self.steps.append(self.refuse(table, *refusal))
@@ -303,7 +240,7 @@ class _Planner:
             return Filter(table, part.edges[0], holds=False)
         order = tuple(sorted(outer, key=lambda variable: variable.name))
         slots = {variable: Slot(self.entity_slots + at) for at, variable in enumerate(order)}
-        inner = plan_for(_with_slots(part, slots), ())
+        inner = plan_for(with_slots(part, slots), ())
         return Refuse(table, order, self.entity_slots, inner, part)
 
     def refuse_without_variables(self) -> None:
@@ -328,50 +265,64 @@ class _Planner:
 
     # --- elimination ------------------------------------------------------------------------------
 
-    def can_finish(self, variable: Variable) -> bool:
-        """Whether all variables that it is negated with are in tables or share an atom with it."""
-        near = frozenset[Variable]().union(*self.edges_at(variable))
-        return all(
-            other in near or self.holders(other)
-            for outer, _ in self.refusals
-            if variable in outer
-            for other in outer
-        )
+    def next_to_go(self) -> Variable | None:
+        """The hidden variable whose elimination takes the narrowest table, if one can go."""
+        best = None
+        for variable in self.hidden:
+            if width := self.width(variable):
+                best = min(best or (width, variable), (width, variable))
+                if width[0] <= 2 and len(self.hidden) > MANY_VARIABLES:
+                    break
+        return best and best[1]
 
-    def edges_at(self, variable: Variable) -> list[frozenset[Variable]]:
-        return [edge.variables for edge in self.waiting if variable in edge.variables]
-
-    def width(self, variable: Variable) -> tuple[int, int, str]:
-        """How many columns the table will have when the variable goes; fewer is better."""
-        columns = frozenset({variable}).union(
-            *(self.tables[table] for table in self.holders(variable)),
-            *self.edges_at(variable),
-            *(outer for outer, _ in self.refusals if variable in outer),
-        )
-        return len(columns), len(self.holders(variable)), variable.name
+    def width(self, variable: Variable) -> tuple[int, bool, int, str] | None:
+        """How many columns the table will have when the variable goes: fewer is better. None if it
+        cannot go yet, because it, or what it is negated with, is too far from all tables."""
+        near = self.waiting.near(variable)
+        holders = self.holders(variable)
+        tables = holders or [t for t, columns in self.tables.items() if near & columns][:1]
+        outer = [outer for outer, _ in self.refusals if variable in outer]
+        far = frozenset[Variable]().union(*outer) - near
+        if not tables or not all(map(self.holders, far)):
+            return None
+        columns = near.union(*(self.tables[table] for table in tables), *outer)
+        return len(columns), not holders, len(holders), variable.name
 
     def eliminate(self, variable: Variable) -> None:
+        if not self.holders(variable):
+            self.reach(variable)
         table = self.join(self.holders(variable))
-        while edges := [edge for edge in self.waiting if variable in edge.variables]:
-            self.grow(table, edges[0], variable)
+        while edges := self.waiting.at_variable(variable):
+            self.grow(table, next(iter(edges)), variable)
         for outer, _ in [r for r in self.refusals if variable in r[0]]:
             for other in sorted(outer - self.tables[table], key=lambda v: v.name):
                 if other not in self.tables[table]:
                     table = self.join([table, *self.holders(other)])
-        keep = tuple(v for v in self.variables if v in self.tables[table] and v != variable)
+        columns = self.tables[table] - {variable}
+        keep = tuple(sorted(columns, key=lambda v: v.name))
         last = self.steps[-1]
         if isinstance(last, Grow) and last.start == variable:
             self.steps[-1] = replace(last, leave=True)
         self.steps.append(Forget(table, keep))  # the only step that can make rows equal
         self.tables[table] = set(keep)
-        self.variables.remove(variable)
+        self.hidden.remove(variable)
+
+    def reach(self, variable: Variable) -> None:
+        """Grows a table by a variable that is an atom away."""
+        table, edge, start = next(
+            (table, edge, start)
+            for table, columns in self.tables.items()
+            for edge, ends in self.waiting.at_variable(variable).items()
+            for start in ends & columns
+        )
+        self.grow(table, edge, start)
 
     def grow_any(self) -> None:
         table, edge, start = next(
             (table, edge, start)
-            for edge in self.waiting
+            for edge, ends in self.waiting.variables.items()
             for table, columns in self.tables.items()
-            for start in edge.variables & columns
+            for start in ends & columns
         )
         self.grow(table, edge, start)
 
@@ -380,11 +331,3 @@ class _Planner:
             return Plan(tuple(self.steps), self.outputs, None)
         table = self.join(list(self.tables))
         return Plan(tuple(self.steps), self.outputs, table)
-
-
-def _with_slots(part: Skeleton, slots: dict[Variable, Slot]) -> Skeleton:
-    def end(old: End) -> End:
-        return slots.get(old, old) if isinstance(old, Variable) else old
-
-    edges = tuple(SlotEdge(edge.relation, end(edge.head), end(edge.tail)) for edge in part.edges)
-    return Skeleton(edges, tuple(_with_slots(inner, slots) for inner in part.absent))

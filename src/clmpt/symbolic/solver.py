@@ -19,7 +19,8 @@ from clmpt.logic.normal_form import Pattern
 from clmpt.logic.parser import parse
 from clmpt.queries.store import AnswerSets
 from clmpt.symbolic.engine import Engine, SlotValues
-from clmpt.symbolic.plan import Plan, Skeleton, planned, signature_of
+from clmpt.symbolic.plan import Plan, planned
+from clmpt.symbolic.skeleton import Skeleton, signature_of
 from clmpt.symbolic.tables import Bindings, sorted_distinct
 
 QUERIES_AT_ONCE = 4096

@@ -18,20 +18,8 @@ from clmpt.reasoners.truth_values.rows import Values
 from clmpt.reasoners.truth_values.truth_values import Derivations, TruthValueReasoner
 from clmpt.reasoners.truth_values.value_engine import ValueEngine, ValueRun, reads_forwards
 from clmpt.reasoners.truth_values.value_tables import ValueTable
-from clmpt.symbolic.plan import (
-    Check,
-    Filter,
-    Forget,
-    Grow,
-    Join,
-    Plan,
-    Refuse,
-    Scan,
-    Seed,
-    Skeleton,
-    Slot,
-    SlotEdge,
-)
+from clmpt.symbolic.plan import Check, Filter, Forget, Grow, Join, Plan, Refuse, Scan, Seed
+from clmpt.symbolic.skeleton import Skeleton, Slot, SlotEdge
 
 
 @dataclass(frozen=True)

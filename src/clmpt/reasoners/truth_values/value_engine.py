@@ -41,11 +41,9 @@ from clmpt.symbolic.plan import (
     Refuse,
     Scan,
     Seed,
-    Slot,
-    SlotEdge,
-    is_anchored,
     plan_for,
 )
+from clmpt.symbolic.skeleton import Slot, SlotEdge, is_anchored
 from clmpt.symbolic.tables import need_rows
 
 # Shapes: B queries of a batch, N rows of a table, U distinct rows of truth values, E entities
