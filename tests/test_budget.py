@@ -13,6 +13,7 @@ from clmpt.budget import Budget, check_budget, memory_in_use
 from clmpt.cli.main import main
 from clmpt.errors import OutOfBudget
 from clmpt.graph.knowledge_graph import KnowledgeGraph
+from clmpt.sparql.answering import answer_sparql
 from clmpt.symbolic.solver import solve
 from toy import films
 
@@ -102,3 +103,27 @@ def test_one_way_to_an_answer_is_enough() -> None:
         found = solve(question, graph)
     # Every negated part misses nearly all pairs, so whoever has an r0 is an answer.
     assert found == frozenset(graph.index.with_relation(graph.relations.names.find("r0")[0]))
+
+
+def pairs() -> KnowledgeGraph:
+    return KnowledgeGraph.from_triples((f"a{number}", "r", f"b{number}") for number in range(3000))
+
+
+def test_all_pairs_of_two_patterns_count_before_they_are_made() -> None:
+    query = "SELECT (COUNT(*) AS ?n) { ?a :r ?b . ?c :r ?d }"  # 9,000,000 rows of four columns
+    with pytest.raises(OutOfBudget, match="memory"), Budget(bytes=64 * 2**20):
+        answer_sparql(query, pairs())
+    with pytest.raises(OutOfBudget, match="time"), Budget(seconds=0.01):
+        answer_sparql(query, pairs())
+
+
+def test_no_more_rows_are_made_than_a_limit_asks_for() -> None:
+    with Budget(bytes=64 * 2**20):
+        assert len(answer_sparql("SELECT * { ?a :r ?b . ?c :r ?d } LIMIT 7", pairs())) == 7
+
+
+def test_a_condition_that_names_a_value_comes_before_the_join() -> None:
+    graph = KnowledgeGraph.from_triples((f"a{number}", "r", "hub") for number in range(5000))
+    query = "SELECT (COUNT(*) AS ?n) { ?x :r ?c . ?y :r ?c FILTER(?x = :a7) }"
+    with Budget(bytes=16 * 2**20):  # all pairs are 25,000,000
+        assert [row[0].text for row in answer_sparql(query, graph)] == ["5000"]  # type: ignore[union-attr]

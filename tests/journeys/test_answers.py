@@ -222,3 +222,13 @@ def test_facts_that_a_reasoner_may_use_are_chosen_by_split(fitted: Path, capsys:
     assert usual < 0.9
     assert main([*words, "--known", "yesterday"]) == 2
     assert "The graph has no split 'yesterday'" in capsys.readouterr().err
+
+
+def test_a_row_that_was_held_out_is_as_likely_as_the_model_says(world_model: Path) -> None:
+    model = clmpt.load(world_model, "cpu", reasoner="truth-values")
+    rows = model.ask_rows("?c, ?o : member_of(?c, ?o) & member_of(Sweden, ?o)", limit=5000)
+    hidden = [row for row in rows if row.status == "hidden"]
+    assert hidden
+    assert {row.probability for row in rows if row.status == "known"} == {1.0}
+    assert any(row.probability is not None and row.probability < 1 for row in hidden)
+    assert [row.score for row in hidden] == sorted((row.score for row in hidden), reverse=True)

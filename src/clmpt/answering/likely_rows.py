@@ -103,29 +103,40 @@ def ranked_rows(
     seen, whole = solve_rows(query, trained_on), solve_rows(query, graph)
     hidden = whole[~_among(whole, seen)]
     rows_NC, score_N = truth.best_of_rows(query, CANDIDATES)
+    hidden, hidden_score = _by_score(hidden, rows_NC, score_N)
     possible = ~_among(rows_NC, np.concatenate([seen, whole]))
     possible &= ~refuted_rows(query, graph, rows_NC)
-    rows_NC, score_N = rows_NC[possible][:most], score_N[possible][:most]
-    certain: list[tuple[Ints, Status]] = [(seen, "known"), (hidden, "hidden")]
-    status: list[Status] = [name for rows, name in certain for _ in range(len(rows))]
-    count = len(status)
-    status += ["predicted"] * len(rows_NC)
-    scores = np.concatenate([np.ones(count, np.float32), score_N])
+    groups: list[tuple[Status, Ints, npt.NDArray[np.float32]]] = [
+        ("known", seen, np.ones(len(seen), np.float32)),
+        ("hidden", hidden, hidden_score),
+        ("predicted", rows_NC[possible], score_N[possible]),
+    ]
+    scores = np.concatenate([score for _, _, score in groups])[:most]
     return RankedRows(
-        np.concatenate([*(rows for rows, _ in certain), rows_NC])[:most],
-        scores[:most],
-        _probabilities(asked, query, scores, count, most),
-        status[:most],
-        count,
+        np.concatenate([rows for _, rows, _ in groups])[:most],
+        scores,
+        _probabilities(asked, query, scores, len(seen)),
+        [status for status, rows, _ in groups for _ in range(len(rows))][:most],
+        len(seen) + len(hidden),
     )
+
+
+def _by_score(
+    rows_NC: Ints, scored_MC: Ints, score_M: npt.NDArray[np.float32]
+) -> tuple[Ints, npt.NDArray[np.float32]]:
+    """Rows that are true, by what the model gives them; 0 for those that it does not rank."""
+    ranked = {tuple(row): at for at, row in enumerate(scored_MC.tolist())}
+    places = [ranked.get(tuple(row)) for row in rows_NC.tolist()]
+    score_N = np.array([0 if at is None else score_M[at] for at in places], np.float32)
+    order_N = np.argsort(-score_N, kind="stable")
+    return rows_NC[order_N], score_N[order_N]
 
 
 def _probabilities(
     asked: AskedModel,
     query: Query,
     scores: npt.NDArray[np.float32],
-    certain: int,
-    most: int,
+    known: int,
 ) -> npt.NDArray[np.float64]:
     """By the calibration of truth values for such questions; without one, truth values."""
     assert asked.truth is not None
@@ -136,8 +147,8 @@ def _probabilities(
         kind = kind_of(Query(query.frees[0], others, None, query.limits))
         chances = calibration.probabilities(asked.truth, torch.from_numpy(scores)[None], kind)
         found = chances[0].double().numpy()
-    found[:certain] = 1.0
-    return found[:most]
+    found[:known] = 1.0
+    return found
 
 
 def refuted_rows(query: Query, graph: KnowledgeGraph, rows_NC: Ints) -> Bools:

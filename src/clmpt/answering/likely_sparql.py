@@ -37,6 +37,7 @@ from clmpt.logic.algebra import (
     TriplePattern,
     Values,
     Where,
+    conjuncts,
     in_scope,
     sub_expressions,
 )
@@ -269,7 +270,7 @@ def split(pattern: Pattern) -> tuple[Pattern, list[Later]]:
     """
     if isinstance(pattern, Where):
         core, later = split(pattern.inner)
-        tests = _conjuncts(pattern.condition)
+        tests = conjuncts(pattern.condition)
         inside = [test for test in tests if not later and _is_existential(test)]
         outside = [test for test in tests if test not in inside]
         if inside:
@@ -301,12 +302,6 @@ def _split_join(pattern: JoinAll) -> tuple[Pattern, list[Later]]:
     if not cores:
         return Basic(()), later
     return (cores[0] if len(cores) == 1 else JoinAll(tuple(cores))), later
-
-
-def _conjuncts(expression: Expression) -> list[Expression]:
-    if isinstance(expression, Call) and expression.name == "&&":
-        return [part for one in expression.arguments for part in _conjuncts(one)]
-    return [expression]
 
 
 def _all(tests: list[Expression]) -> Expression:

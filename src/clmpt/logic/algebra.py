@@ -287,6 +287,13 @@ def sub_expressions(expression: Expression) -> Iterator[Expression]:
         yield from sub_expressions(expression.argument)
 
 
+def conjuncts(expression: Expression) -> list[Expression]:
+    """The conditions that `&&` connects, or the one that there is."""
+    if isinstance(expression, Call) and expression.name == "&&":
+        return [part for one in expression.arguments for part in conjuncts(one)]
+    return [expression]
+
+
 def expression_variables(expression: Expression) -> list[Variable]:
     """Its variables in order of appearance, not looking into EXISTS."""
     found = (one for one in sub_expressions(expression) if isinstance(one, Variable))

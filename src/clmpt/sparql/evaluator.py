@@ -28,6 +28,7 @@ from clmpt.logic.algebra import (
     Values,
     Where,
     Without,
+    conjuncts,
     in_scope,
 )
 from clmpt.logic.formula import Variable
@@ -60,7 +61,8 @@ Needed = frozenset[Variable] | None
 class Evaluator:
     """`index` is the active graph; `graphs` are the ids of those that GRAPH can name.
 
-    Where `needed` is given, only these variables count, and not how often a solution occurs.
+    Where `needed` is given, only these variables count, and not how often a solution occurs. Where
+    `most` is given, that many solutions are enough.
     """
 
     dataset: RdfDataset
@@ -73,12 +75,15 @@ class Evaluator:
     def terms(self) -> TermIds:
         return self.names.terms
 
-    def solutions(self, pattern: Pattern, needed: Needed = None) -> Solutions:
+    def solutions(
+        self, pattern: Pattern, needed: Needed = None, most: int | None = None
+    ) -> Solutions:
         check_budget()
         if isinstance(pattern, Basic):
-            return GraphMatcher(self.dataset, self.names, self.index).basic(pattern.triples, needed)
+            matcher = GraphMatcher(self.dataset, self.names, self.index)
+            return matcher.basic(pattern.triples, needed, most)
         if isinstance(pattern, JoinAll):
-            return self.joined(pattern, needed)
+            return self.joined(pattern, needed, most)
         if isinstance(pattern, AnyOf):
             return stacked([self.solutions(part, needed) for part in pattern.parts])
         if isinstance(pattern, Optionally):
@@ -86,8 +91,7 @@ class Evaluator:
         if isinstance(pattern, Without):
             return self.without(pattern)
         if isinstance(pattern, Where):
-            inner = self.solutions(pattern.inner, _and(needed, mentioned(pattern.condition)))
-            return inner.take(self.holds(pattern.condition, inner))
+            return self.where(pattern, needed)
         if isinstance(pattern, Bind):
             inner = self.solutions(pattern.inner, _and(needed, mentioned(pattern.expression)))
             self.surroundings.labelled.clear()
@@ -102,7 +106,18 @@ class Evaluator:
 
     # --- patterns ---------------------------------------------------------------------------------
 
-    def joined(self, pattern: JoinAll, needed: Needed) -> Solutions:
+    def where(self, pattern: Where, needed: Needed) -> Solutions:
+        inner, condition = pattern.inner, pattern.condition
+        equal = _required(condition) if isinstance(inner, Basic) else {}
+        fixed = {v: iri for v, iri in equal.items() if v in mentioned(inner)}
+        needed = _and(needed, mentioned(condition))
+        found = self.solutions(substituted(inner, fixed) if fixed else inner, needed)
+        for variable, iri in fixed.items():  # instead of joining first and dropping most rows
+            number = self.id_of(iri)
+            found = found.extended(variable, np.full(found.rows, number, np.int64))
+        return found.take(self.holds(condition, found))
+
+    def joined(self, pattern: JoinAll, needed: Needed, most: int | None) -> Solutions:
         parts = pattern.parts
         if needed is not None:
             scopes = [frozenset(in_scope(part)) for part in parts]
@@ -110,7 +125,8 @@ class Evaluator:
             needed = needed | shared
         found = Solutions.single()
         for part in parts:
-            found = join(found, self.solutions(part, needed))
+            enough = most if part is parts[-1] else None
+            found = join(found, self.solutions(part, needed), enough)
             if not found.rows:
                 return Solutions.none(in_scope(pattern))
         return found
@@ -273,7 +289,10 @@ class Evaluator:
                 *map(mentioned, made),
                 *(mentioned(key.expression) for key in select.order),
             )
-        found = with_labels(self.dataset, self.terms, select, self.solutions(select.where, needed))
+        stop = None if select.limit is None else select.offset + select.limit
+        whole = counts or select.distinct or select.order or select.having
+        inner = self.solutions(select.where, needed, None if whole else stop)
+        found = with_labels(self.dataset, self.terms, select, inner)
         if select.grouped:
             groups = grouped(select, found, self.surroundings, self.column)
             select, found = groups.select, groups.solutions
@@ -286,7 +305,6 @@ class Evaluator:
         found = self.ordered(select, found).keep(select.names)
         if select.distinct:
             found = distinct_rows(found)
-        stop = None if select.limit is None else select.offset + select.limit
         return found.take(slice(select.offset, stop))
 
     def ordered(self, select: Select, solutions: Solutions) -> Solutions:
@@ -307,3 +325,14 @@ class Evaluator:
 
 def _and(needed: Needed, further: Collection[Variable]) -> Needed:
     return None if needed is None else needed | frozenset(further)
+
+
+def _required(condition: Expression) -> dict[Variable, Iri]:
+    """The variables that a condition equates with an IRI."""
+    found: dict[Variable, Iri] = {}
+    for one in conjuncts(condition):
+        if isinstance(one, Call) and one.name in ("=", "SAMETERM"):
+            for variable, iri in (one.arguments, one.arguments[::-1]):
+                if isinstance(variable, Variable) and isinstance(iri, Iri):
+                    found.setdefault(variable, iri)
+    return found

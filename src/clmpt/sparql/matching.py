@@ -29,10 +29,13 @@ class GraphMatcher:
     index: EdgeIndex
 
     def basic(
-        self, triples: Sequence[TriplePattern], needed: Collection[Variable] | None = None
+        self,
+        triples: Sequence[TriplePattern],
+        needed: Collection[Variable] | None = None,
+        most: int | None = None,
     ) -> Solutions:
-        """The solutions of a basic pattern. If `needed` is given, only these variables count, and
-        how often a solution occurs does not."""
+        """The solutions of a basic pattern, or `most` of them. If `needed` is given, only these
+        variables count, and how often a solution occurs does not."""
         if any(isinstance(one.predicate, Literal | Blank) for one in triples):  # from EXISTS
             return Solutions.none(frozenset[Variable]().union(*(one.variables for one in triples)))
         fixed = [one for one in triples if isinstance(one.predicate, Iri)]
@@ -47,7 +50,7 @@ class GraphMatcher:
             tables = self._with(chosen, tables)
         found = Solutions.single()
         for table in sorted(tables, key=lambda table: table.rows):
-            found = join(found, table)
+            found = join(found, table, most)  # no two tables share a variable
         if open_ or not found.rows:
             return Solutions.none(frozenset[Variable]().union(*(one.variables for one in triples)))
         return found

@@ -99,6 +99,9 @@ class PathFollower:
 
     def repeated(self, path: RepeatedPath, node_A: Ints, forward: bool) -> tuple[Ints, Ints]:
         """The nodes reached, each once."""
+        while isinstance(path.path, RepeatedPath):  # as (p+)? is p*, so that nesting costs nothing
+            mark = path.mark if path.mark == path.path.mark else "*"
+            path = RepeatedPath(path.path.path, mark)
         found = []
         for first in range(0, len(node_A), STARTS_AT_ONCE):
             row_N, target_N = self._reached(path, node_A[first : first + STARTS_AT_ONCE], forward)

@@ -15,7 +15,7 @@ from clmpt.graph.edges import AnyInts, Bools, Ints, expand
 from clmpt.logic.formula import Variable
 
 UNBOUND = -1
-PAIRS_AT_ONCE = 20_000_000
+PAIRS_AT_ONCE = 1_000_000  # between two looks at the budget
 
 # Shapes: N rows, C columns
 
@@ -87,12 +87,17 @@ def stacked(parts: Sequence[Solutions]) -> Solutions:
     )
 
 
-def join(left: Solutions, right: Solutions) -> Solutions:
-    """All compatible pairs of rows, merged."""
-    return stacked(
-        [merged(left, right, *pair) for pair in compatible(left, right)]
-        or [Solutions.none({**left.columns, **right.columns})]
-    )
+def join(left: Solutions, right: Solutions, most: int | None = None) -> Solutions:
+    """All compatible pairs of rows, merged; or `most` of them."""
+    found = [Solutions.none({**left.columns, **right.columns})]
+    rows = 0
+    for pair in compatible(left, right):
+        found.append(merged(left, right, *pair))
+        rows += found[-1].rows
+        check_budget(8 * rows * len(found[0].columns))  # all are copied once more in the end
+        if most is not None and rows >= most:
+            break
+    return stacked(found).take(slice(most))
 
 
 def merged(left: Solutions, right: Solutions, at_left: Ints, at_right: Ints) -> Solutions:
@@ -113,8 +118,10 @@ def compatible(left: Solutions, right: Solutions) -> Iterator[tuple[Ints, Ints]]
     for left_rows, has_left in _by_bound(left, shared):
         for right_rows, has_right in _by_bound(right, shared):
             both = [v for v, a, b in zip(shared, has_left, has_right, strict=True) if a and b]
-            pairs = _equal_pairs(left.matrix(both)[left_rows], right.matrix(both)[right_rows])
-            yield left_rows[pairs[0]], right_rows[pairs[1]]
+            for at_left, at_right in _equal_pairs(
+                left.matrix(both)[left_rows], right.matrix(both)[right_rows]
+            ):
+                yield left_rows[at_left], right_rows[at_right]
 
 
 def shares_value(left: Solutions, right: Solutions, at_left: Ints, at_right: Ints) -> Bools:
@@ -141,14 +148,20 @@ def _by_bound(
         yield np.flatnonzero(group_N == number), tuple(bound_NC[first].tolist())
 
 
-def _equal_pairs(left_NC: Ints, right_MC: Ints) -> tuple[Ints, Ints]:
-    """All pairs of equal rows; all pairs at all if there are no columns."""
+def _equal_pairs(left_NC: Ints, right_MC: Ints) -> Iterator[tuple[Ints, Ints]]:
+    """All pairs of equal rows, some at a time; all pairs at all if there are no columns."""
     key_NM, _ = group_numbers(np.concatenate([left_NC, right_MC]))
     key_N, key_M = key_NM[: len(left_NC)], key_NM[len(left_NC) :]
     order_M = np.argsort(key_M, kind="stable")
     sorted_M = key_M[order_M]
     start_N = sorted_M.searchsorted(key_N)
     stop_N = sorted_M.searchsorted(key_N, "right")
-    check_budget(32 * int((stop_N - start_N).sum()))
-    at_left, at_sorted = expand(start_N, stop_N)
-    return at_left, order_M[at_sorted]
+    upto_N = np.cumsum(stop_N - start_N)
+    first = 0
+    while first < len(start_N):
+        before = int(upto_N[first - 1]) if first else 0
+        last = max(int(upto_N.searchsorted(before + PAIRS_AT_ONCE, "right")), first + 1)
+        check_budget(32 * (int(upto_N[last - 1]) - before))
+        at_left, at_sorted = expand(start_N[first:last], stop_N[first:last])
+        yield at_left + first, order_M[at_sorted]
+        first = last
