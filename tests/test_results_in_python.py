@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 
 import clmpt
+from clmpt.answering.row_answers import LikelyCells, LikelyResult, LikelyRow, LikelyRows
 from clmpt.errors import QueryError, UnsupportedQuery
 from clmpt.graph.knowledge_graph import KnowledgeGraph
+from clmpt.logic.parser import parse
 from clmpt.logic.rdf_terms import XSD, Blank, Iri, Literal
 from toy import films
 
@@ -80,6 +82,76 @@ def test_no_rows_are_a_table_with_columns() -> None:
     assert (list(frame.columns), len(frame)) == (["x", "y"], 0)
 
 
+# --- likely results -------------------------------------------------------------------------------
+
+
+def likely_rows() -> LikelyRows:
+    rows = (
+        LikelyRow((0, 1), ("m", "u"), ("Mizoguchi", "Ugetsu"), 1.0, "known", 1.0),
+        LikelyRow((0, 2), ("m", "r"), ("Mizoguchi", "<b>"), 0.5, "predicted", 0.25),
+    )
+    return LikelyRows(parse("?x, ?y : directed(?x, ?y)"), rows, 1, ("It is late.",))
+
+
+def test_likely_rows_are_short_at_a_prompt_and_a_sequence() -> None:
+    found = likely_rows()
+    assert repr(found[1]) == "<LikelyRow 'Mizoguchi', '<b>': predicted, 25%>"
+    assert repr(found[:1]) == (
+        "<1 row to '?x, ?y : directed(?x, ?y)': ('Mizoguchi', 'Ugetsu') (known)>"
+    )
+
+
+def test_likely_rows_are_tables() -> None:
+    frame = likely_rows().to_pandas()
+    assert frame.iloc[1].to_dict() == {
+        "x label": "Mizoguchi",
+        "x name": "m",
+        "x id": 0,
+        "y label": "<b>",
+        "y name": "r",
+        "y id": 2,
+        "probability": 0.25,
+        "score": 0.5,
+        "status": "predicted",
+    }
+    html = likely_rows()._repr_html_()
+    assert "&lt;b&gt;" in html
+    assert "<b>" not in html
+    for part in ("25%", "1 row follows from the graph&#x27;s facts", "Note: It is late."):
+        assert part in html
+
+
+def likely_result() -> LikelyResult:
+    rows = (
+        LikelyCells((Iri("http://a/<b>"), Literal("3", XSD + "integer")), (0, -1), 1.0, "known"),
+        LikelyCells((Iri("http://a/c"), None), (1, -1), 0.25, "predicted"),
+    )
+    return LikelyResult("SELECT", ("x", "n"), rows, None, ())
+
+
+def test_a_likely_result_is_short_at_a_prompt_and_a_sequence() -> None:
+    found = likely_result()
+    assert repr(found) == "<2 rows of x, n>"
+    assert repr(found[1]) == "<LikelyCells <http://a/c>, None: predicted, 25%>"
+    assert repr(found[:1]) == "<1 row of x, n>"
+    assert list(found) == list(found.rows)
+    assert repr(LikelyResult("ASK", (), (), 0.25, ())) == "<ASK: predicted, 25%>"
+    assert repr(LikelyResult("ASK", (), (), 1.0, ())) == "<ASK: known>"
+
+
+def test_a_likely_result_is_a_table() -> None:
+    assert likely_result().to_pandas().to_dict("list") == {
+        "x": ["http://a/<b>", "http://a/c"],
+        "n": [3, ""],
+        "probability": [1.0, 0.25],
+        "status": ["known", "predicted"],
+    }
+    truth = LikelyResult("ASK", (), (), 0.25, ())
+    assert truth.to_pandas().to_dict("list") == {"probability": [0.25], "status": ["predicted"]}
+    assert "http://a/&lt;b&gt;" in likely_result()._repr_html_()
+    assert "25%" in truth._repr_html_()
+
+
 # --- refusals -------------------------------------------------------------------------------------
 
 
@@ -100,3 +172,5 @@ def test_ids_are_for_one_variable() -> None:
 def test_what_is_no_question_is_named() -> None:
     with pytest.raises(QueryError, match="not NoneType"):
         films().solve(None)  # type: ignore[arg-type]
+    with pytest.raises(QueryError, match="a text, not NoneType"):
+        films().sparql(None)  # type: ignore[arg-type]

@@ -271,6 +271,14 @@ def parse(text: str, limits: Limits | None = None) -> Query:
     return parse_formula(text, limits)
 
 
+def no_question(thing: object) -> QueryError:
+    """The error for what can be no question."""
+    return QueryError(
+        f"A question is a text or a Query, not {type(thing).__name__}",
+        f"Write the tuple as a text: '{thing}'" if isinstance(thing, tuple) else "",
+    )
+
+
 def as_query(question: object, otherwise: str) -> Query:
     """A question, read if it is a text; nothing else is one.
 
@@ -279,11 +287,7 @@ def as_query(question: object, otherwise: str) -> Query:
     if isinstance(question, Query):
         return question
     if not isinstance(question, str):
-        is_tuple = isinstance(question, tuple)
-        raise QueryError(
-            f"A question is a text or a Query, not {type(question).__name__}",
-            f"Write the tuple as a text: '{question}'" if is_tuple else "",
-        )
+        raise no_question(question)
     try:
         return parse(question)
     except UnsupportedQuery as error:

@@ -20,7 +20,7 @@ from clmpt.graph.rdf_dataset import RdfDataset, TermIds
 from clmpt.logic.algebra import Form, SparqlQuery
 from clmpt.logic.formula import Variable
 from clmpt.logic.rdf_terms import Blank, Iri, Literal, RdfTerm, rdf_text
-from clmpt.logic.sparql_parser import read_sparql
+from clmpt.logic.sparql_parser import as_sparql
 from clmpt.sparql.evaluator import Evaluator
 from clmpt.sparql.expressions import Surroundings
 from clmpt.sparql.naming import NameResolver
@@ -145,8 +145,7 @@ def answer_sparql(
     ['2']
     """
     base = base or (graph.rdf.base if graph.rdf else "")
-    if isinstance(query, str):
-        query = read_sparql(query, base)
+    query = as_sparql(query, base)
     evaluator = evaluator_for(query, graph, base, union)
     try:
         return _Run(query, evaluator.dataset, evaluator).result()
