@@ -81,6 +81,18 @@ def test_any_query_is_drawn_inside_its_frame(query: Query) -> None:
             assert 0 <= float(box.get("y", -1)) <= height
 
 
+def test_several_answers_are_all_marked() -> None:
+    query = parse_formula("?who, ?film : directed(?who, ?film) & won(?film, ?prize)")
+    assert draw_text(query).splitlines() == [
+        "?who (asked for)",
+        "└─ directed ▶─ ?film (asked for)",
+        "   └─ won ▶─ ?prize",
+    ]
+    boxes = list(ElementTree.fromstring(draw_svg(query)).iter(f"{SVG}rect"))
+    assert [box.get("class") for box in boxes].count("free") == 2
+    assert "img" in query._repr_html_()
+
+
 def test_names_are_escaped() -> None:
     picture = draw_svg(parse_formula('?y : "<script>"("a&b", ?y)'))
     assert "<script>" not in picture

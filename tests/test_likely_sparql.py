@@ -9,7 +9,7 @@ import pytest
 
 from clmpt.answering.likely_rows import RankedRows
 from clmpt.answering.likely_sparql import LikelyResult, likely_sparql
-from clmpt.errors import UnsupportedQuery
+from clmpt.errors import UnknownName, UnsupportedQuery
 from clmpt.graph.knowledge_graph import KnowledgeGraph
 from clmpt.graph.readers import read_graph
 from clmpt.logic.formula import Query
@@ -148,3 +148,11 @@ def test_order_by_leaves_out_what_is_hardly_likely(graph: KnowledgeGraph) -> Non
 def test_constants_with_conditions_are_refused_clearly(graph: KnowledgeGraph) -> None:
     with pytest.raises(UnsupportedQuery, match="no variable that a triple binds"):
         result("ASK { :a :r :b FILTER(1 = 2) }", graph)
+
+
+def test_an_unknown_name_is_refused_in_a_triple_and_noted_in_values(graph: KnowledgeGraph) -> None:
+    with pytest.raises(UnknownName, match="Unknown entity 'http://e/nobody'"):
+        result("ASK { :a :r :nobody }", graph)
+    found = result("SELECT ?x { ?x :r ?y VALUES ?x { <urn:clmpt:nobody> } }", graph)
+    assert len(found) == 0
+    assert "Unknown entity 'nobody'" in found.notes[0]

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import clmpt
 from clmpt.answering.answers import Answers
-from clmpt.errors import BadQuestions, UnknownName
+from clmpt.errors import BadQuestions, QueryError, SettingError, UnknownName
 from clmpt.logic.formula import Query
 from clmpt.logic.shapes import EPFO, NEGATION, shape
 from clmpt.queries.templates import instantiate
@@ -88,3 +88,27 @@ def test_bad_questions_are_listed_by_number_and_nothing_is_computed(fitted: Path
 def test_a_model_says_what_it_is(fitted: Path) -> None:
     model = clmpt.load(fitted / "model", "cpu", reasoner="clmpt")
     assert repr(model).startswith("<Answerer: clmpt, 40 entities, 5 relations, ")
+
+
+def test_what_cannot_be_asked_here_names_what_answers_it(fitted: Path) -> None:
+    model = clmpt.load(fitted / "model", "cpu")
+    for question, words in (
+        ("?x, ?y : r0(?x, ?y)", r"model\.ask_rows answers it"),
+        ("SELECT ?x { ?x :r0 ?y FILTER(?y != :e1) }", r"model\.ask_sparql answers more"),
+        ("ASK { ?x :r0 ?y }", r"model\.ask_sparql answers more"),
+        ((0, (0,)), r"as a text: '\(0, \(0,\)\)'"),
+        (None, "not NoneType"),
+    ):
+        with pytest.raises(QueryError, match=words):
+            model.ask(question)
+    with pytest.raises(QueryError, match="a text, not Query"):
+        model.ask_sparql(clmpt.parse("?x : r0(?x, e1)"))
+
+
+def test_impossible_choices_are_refused(fitted: Path) -> None:
+    model = clmpt.load(fitted / "model", "cpu")
+    for choice in ({"limit": -1}, {"only": "knwn"}, {"at_least": 50}):
+        for ask in (model.ask, model.ask_rows):
+            with pytest.raises(SettingError, match=next(iter(choice))):
+                ask("?x : r0(?x, e1)", **choice)
+    assert len(model.ask_rows("?x, ?y : r0(?x, ?y)", limit=0)) == 0

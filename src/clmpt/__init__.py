@@ -17,6 +17,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from clmpt import budget as budget
+    from clmpt import errors as errors
     from clmpt.answering.answerer import Answerer as Answerer
     from clmpt.answering.answerer import load as load
     from clmpt.answering.answers import Answer as Answer
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
     from clmpt.sharing.hub import pull as pull
     from clmpt.sharing.hub import push as push
     from clmpt.symbolic.exact_answers import ExactAnswers as ExactAnswers
+    from clmpt.symbolic.exact_answers import ExactRows as ExactRows
     from clmpt.symbolic.solver import solve as solve
 
     evaluate_links = calls.evaluate_on_links
@@ -56,6 +59,7 @@ _HOMES = {
     "ClmptError": "clmpt.errors",
     "Evidence": "clmpt.answering.answers",
     "ExactAnswers": "clmpt.symbolic.exact_answers",
+    "ExactRows": "clmpt.symbolic.exact_answers",
     "KnowledgeGraph": "clmpt.graph.knowledge_graph",
     "Progress": "clmpt.progress",
     "Query": "clmpt.logic.formula",
@@ -76,14 +80,17 @@ _HOMES = {
     "solve": "clmpt.symbolic.solver",
     "train": "clmpt.experiments.calls:train_on",
 }
+_MODULES = ("budget", "errors")
 _WITH_TORCH = ("clmpt.answering.answerer", "clmpt.experiments", "clmpt.sharing")
 
-__all__ = ["__version__", *_HOMES]
+__all__ = ["__version__", *_HOMES, *_MODULES]
 
 
 if not TYPE_CHECKING:  # a type checker sees the imports above, and misspelt names
 
     def __getattr__(name: str) -> Any:
+        if name in _MODULES:
+            return import_module(f"clmpt.{name}")
         if name not in _HOMES:
             raise AttributeError(f"module 'clmpt' has no attribute '{name}'")
         home, _, own = _HOMES[name].partition(":")

@@ -50,6 +50,7 @@ def test_a_question_s_own_limit_is_respected(fitted: Path) -> None:
 def test_importing_is_fast_and_torch_is_loaded_lazily() -> None:
     program = (
         "import sys, clmpt\n"
+        "clmpt.budget.Budget, clmpt.errors.OutOfBudget\n"
         "assert not {'torch', 'numpy', 'rdflib', 'rich'} & set(sys.modules), 'import'\n"
         "graph = clmpt.KnowledgeGraph.from_triples([('a', 'r', 'b')])\n"
         "assert graph.labels(clmpt.solve('?x : r(a, ?x)', graph)) == ['b']\n"

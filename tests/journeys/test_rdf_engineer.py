@@ -97,6 +97,8 @@ def test_rows_filters_counts_and_yes_or_no(model: Path, capsys: pytest.CaptureFi
         ("DESCRIBE :n1", "DESCRIBE has no likely answers"),
         ("SELECT ?x ?y { ?x :r0 ?y } LIMIT", "Expected a whole number"),
         ("SELECT ?x ?y { ?x :nothing ?y }", "Unknown relation 'nothing'"),
+        ("SELECT ?x { ?x :r0 :nobody }", "Unknown entity 'nobody'"),
+        ("ASK { :n1 :r0 :nobody }", "Unknown entity 'nobody'"),
     ],
 )
 def test_what_has_no_likely_answer_is_refused_in_one_line(

@@ -52,6 +52,82 @@ def test_piped_questions_are_answered_in_json_lines(
     assert [json.loads(line)["query"] for line in lines] == ["?y : r0(e0, ?y)", "?y : r1(e1, ?y)"]
 
 
+def test_every_kind_of_piped_question_is_one_json_line(
+    fitted: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
+) -> None:
+    asked = [
+        "?y : r0(e0, ?y)",
+        "?x, ?y : r0(?x, ?y)",
+        "SELECT ?x ?y { ?x :r0 ?y }",
+        "SELECT (COUNT(*) AS ?n) { ?x :r0 ?y }",
+        "ASK { :e0 :r0 :e1 }",
+    ]
+    piped("\n".join(asked), monkeypatch)
+    assert main(["ask", str(fitted / "model"), "--json", "--device", "cpu"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [json.loads(line)["query"] for line in lines] == asked
+
+
+def test_csv_of_rows_and_probabilities_is_for_programs(fitted: Path, capsys: Captured) -> None:
+    """Numbers are numbers, and the status is the one of JSON."""
+
+    def table(question: str) -> list[list[str]]:
+        capsys.readouterr()
+        assert main(["ask", str(fitted / "model"), question, "--csv", "--device", "cpu"]) == 0
+        return list(csv.reader(io.StringIO(capsys.readouterr().out)))
+
+    for question in ("?x, ?y : r0(?x, ?y)", "SELECT ?x ?y { ?x :r0 ?y }"):
+        headers, first, *_ = table(question)
+        assert headers == ["x", "y", "probability", "status"]
+        assert first[2:] == ["1.0", "known"]
+    headers, row = table("ASK { :e0 :r0 :e1 }")
+    assert headers == ["probability", "status"]
+    assert 0 <= float(row[0]) <= 1
+    assert table("SELECT (COUNT(*) AS ?n) { ?x :r0 ?y }")[0] == ["n"]
+
+
+def test_piped_rows_do_not_fit_into_one_csv_table(
+    fitted: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
+) -> None:
+    piped("?y : r0(e0, ?y)\nASK { :e0 :r0 :e1 }\n", monkeypatch)
+    assert main(["ask", str(fitted / "model"), "--csv", "--limit", "2", "--device", "cpu"]) == 2
+    shown = capsys.readouterr()
+    assert len(shown.out.splitlines()) == 3
+    assert "line 2: One CSV table has answers to questions about one variable." in shown.err
+
+
+def test_a_reasoner_that_cannot_rank_rows_says_who_does(fitted: Path, capsys: Captured) -> None:
+    words = ["ask", str(fitted / "model"), "?x, ?y : r0(?x, ?y)", "--device", "cpu"]
+    note = "Note: CLMPT knows one variable: truth values rank the rows."
+    assert main([*words, "--reasoner", "clmpt", "--csv"]) == 0
+    assert note in capsys.readouterr().err
+    assert main(words) == 0
+    assert "one variable" not in capsys.readouterr().err
+
+
+def test_every_line_of_exact_rows_has_the_same_cells(tmp_path: Path, capsys: Captured) -> None:
+    """q1 has a label, q2 has none; literals have none either."""
+    (tmp_path / "x.ttl").write_text(
+        "@prefix : <http://e/> . @prefix rdfs: <http://www.w3.org/2000/01/rdf-schema#> .\n"
+        ':q1 rdfs:label "Ada" ; :r :q2 ; :n 1 . _:b :r :q1 ; :n 2 .\n'
+    )
+    assert main(["import", str(tmp_path / "x.ttl"), "--out", str(tmp_path / "graph")]) == 0
+    for relation, cells in ((":r", 4), (":n", 3)):
+        capsys.readouterr()
+        query = f"PREFIX : <http://e/> SELECT ?x ?y {{ ?x {relation} ?y }}"
+        assert main(["solve", str(tmp_path / "graph"), query]) == 0
+        lines = capsys.readouterr().out.splitlines()
+        assert [len(line.split("\t")) for line in lines] == [cells, cells]
+
+
+def test_exact_truth_values_have_a_header_in_csv(tmp_path: Path, capsys: Captured) -> None:
+    (tmp_path / "x.tsv").write_text("a\tr\tb\n")
+    assert main(["import", str(tmp_path / "x.tsv"), "--out", str(tmp_path / "graph")]) == 0
+    capsys.readouterr()
+    assert main(["solve", str(tmp_path / "graph"), "ASK { :a :r :b }", "--csv"]) == 0
+    assert capsys.readouterr().out == "answer\ntrue\n"
+
+
 def test_piped_questions_are_one_csv_table(
     fitted: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
 ) -> None:

@@ -3,26 +3,28 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
+from itertools import islice
 from pathlib import Path
 from typing import overload
 
 import numpy as np
 
 from clmpt.answering.answers import Answer, Answers, Evidence
-from clmpt.answering.asked_model import AskedModel, open_model
-from clmpt.answering.batches import Question, ScoredQuestion, read_questions, scored
+from clmpt.answering.asked_model import TRUTH_VALUES, AskedModel, open_model
+from clmpt.answering.batches import (
+    LIKELY,
+    Question,
+    ScoredQuestion,
+    read_questions,
+    scored,
+)
 from clmpt.answering.evidence import Explainer
 from clmpt.answering.judging import Choice, Only, judge
-from clmpt.answering.likely_rows import (
-    CANDIDATES,
-    LikelyRow,
-    LikelyRows,
-    RankedRows,
-    ranked_rows,
-)
-from clmpt.answering.likely_sparql import LikelyResult, likely_sparql
+from clmpt.answering.likely_rows import CANDIDATES, RankedRows, ranked_rows
+from clmpt.answering.likely_sparql import likely_sparql
 from clmpt.answering.model_folder import REASONER, graph_of, save_choice
+from clmpt.answering.row_answers import LikelyResult, LikelyRow, LikelyRows
 from clmpt.compute.devices import find_device
 from clmpt.errors import DataError
 from clmpt.graph.knowledge_graph import KnowledgeGraph
@@ -31,8 +33,8 @@ from clmpt.graph.splits import train_split
 from clmpt.graph.stored_names import StoredNames
 from clmpt.logic.algebra import SparqlQuery
 from clmpt.logic.formula import Limits, Query
-from clmpt.logic.parser import parse
-from clmpt.logic.sparql_parser import read_sparql
+from clmpt.logic.parser import as_query
+from clmpt.logic.sparql_parser import as_sparql
 from clmpt.reasoners.reasoner_folder import (
     StoredReasoner,
     replace_reasoner,
@@ -147,12 +149,10 @@ class Answerer:
         if isinstance(question, str | Query):
             asked = [Question.of(question, self.asked, self.graph)]
         else:
-            asked = read_questions(list(question), self.asked, self.graph)
+            asked = read_questions(question, self.asked, self.graph)
         answers: dict[int, Answers] = {}
         for number, found in scored(asked, self.graph, self.trained_on):
-            most = next(
-                one for one in (limit, found.question.query.limit, _ANSWERS) if one is not None
-            )
+            most = _most(limit, found.question.query)
             answers[number] = self._answers(found, Choice(most, only, at_least, refuted))
         if isinstance(question, str | Query):
             return answers[0]
@@ -188,44 +188,39 @@ class Answerer:
         As with `ask`, rows that follow from facts come first, and what a known fact refutes is
         left out.
         """
-        query = parse(question) if isinstance(question, str) else question
-        most = next(one for one in (limit, query.limit, _ANSWERS) if one is not None)
+        query = as_query(question, LIKELY)
+        choice = Choice(_most(limit, query), only, at_least)
         ranked, notes = self._ranked(query)
-        found, labels, names = list[LikelyRow](), self.graph.entities.label, self.graph.entities
+        rows = (row for row in self._rows(ranked) if choice.takes(row.status, row.probability))
+        return LikelyRows(query, tuple(islice(rows, choice.most)), ranked.known, notes)
+
+    def _rows(self, ranked: RankedRows) -> Iterator[LikelyRow]:
+        names, label = self.graph.entities.names, self.graph.entities.label
         for at, row in enumerate(ranked.rows_NC.tolist()):
-            status = ranked.status[at]
-            chance = None if ranked.probability_N is None else float(ranked.probability_N[at])
-            is_known = status in ("known", "hidden")
-            if (only and is_known != (only == "known")) or (chance or 0.0) < at_least:
-                continue
-            found.append(
-                LikelyRow(
-                    tuple(row),
-                    tuple(names.names[one] for one in row),
-                    tuple(labels(one) for one in row),
-                    float(ranked.score_N[at]),
-                    status,
-                    chance,
-                )
+            yield LikelyRow(
+                tuple(row),
+                tuple(names[one] for one in row),
+                tuple(label(one) for one in row),
+                float(ranked.score_N[at]),
+                ranked.status[at],
+                None if ranked.probability_N is None else float(ranked.probability_N[at]),
             )
-            if len(found) == most:
-                break
-        return LikelyRows(query, tuple(found), ranked.known, notes)
 
     def ask_sparql(
         self, query: str | SparqlQuery, at_least: float = 0.0, limits: Limits | None = None
     ) -> LikelyResult:
         """The result of a SPARQL SELECT or ASK over what is likely; see `likely_sparql`."""
-        if isinstance(query, str):
-            query = read_sparql(query, self.graph.rdf.base if self.graph.rdf else "")
-        return likely_sparql(query, self.graph, self._ranked, at_least, limits)
+        base = self.graph.rdf.base if self.graph.rdf else ""
+        return likely_sparql(as_sparql(query, base), self.graph, self._ranked, at_least, limits)
 
     def _ranked(self, query: Query) -> tuple[RankedRows, tuple[str, ...]]:
         """All likely rows of a question: by the model's reasoner for one variable, by truth values
         for several."""
         if len(query.frees) > 1:
             bound = self.graph.bind(query)
-            notes = (self.asked.new.note,) if self.asked.new else ()
+            notes: tuple[str, ...] = (self.asked.new.note,) if self.asked.new else ()
+            if self.asked.insisted and self.asked.name != TRUTH_VALUES:
+                notes += (f"{self.reasoner.name} knows one variable: truth values rank the rows.",)
             ranked = ranked_rows(self.asked, self.graph, self.trained_on, bound, CANDIDATES)
             return ranked, notes
         answers = self.ask(query, limit=CANDIDATES)
@@ -246,6 +241,10 @@ class Answerer:
         if self.asked.truth is None:
             return lambda entity, most: ()  # noqa: ARG005
         return Explainer(self.asked.truth, bound, self.graph, self.trained_on, listed)
+
+
+def _most(limit: int | None, query: Query) -> int:
+    return next(one for one in (limit, query.limit, _ANSWERS) if one is not None)
 
 
 def load(

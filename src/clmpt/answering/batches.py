@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,17 +10,18 @@ from torch import Tensor
 
 from clmpt.answering.asked_model import AskedModel
 from clmpt.compute.chunks import rows_at_once
-from clmpt.errors import BadQuestions, ClmptError, DataError, QueryError
+from clmpt.errors import BadQuestions, ClmptError, DataError, UnsupportedQuery
 from clmpt.graph.edges import AnyInts
 from clmpt.graph.knowledge_graph import KnowledgeGraph
 from clmpt.logic.formula import Id, Placeholder, Query, Symbol
-from clmpt.logic.parser import parse
+from clmpt.logic.parser import as_query, no_question
 from clmpt.queries.store import AnswerSets, QueryGroup
 from clmpt.symbolic.solver import solve_many
 
 # Shapes: Q queries, E entities
 
 _AT_ONCE = 1024  # questions
+LIKELY = "model.ask_sparql answers more of SPARQL; graph.sparql all of it, from known facts"
 
 
 @dataclass(frozen=True)
@@ -34,29 +35,39 @@ class Question:
 
     @classmethod
     def of(cls, question: str | Query, model: AskedModel, graph: KnowledgeGraph) -> Question:
-        query = parse(question) if isinstance(question, str) else question
-        if not isinstance(query, Query):
-            raise QueryError(f"A question is a text or a Query, not {type(query).__name__}")
+        query = as_query(question, LIKELY)
+        if len(query.frees) > 1:
+            raise UnsupportedQuery(
+                "The question asks for several variables",
+                "model.ask_rows answers it, in rows",
+                query.frees[1].position,
+            )
         bound = graph.bind(query)
         asked, notes = model.able_to(bound)
         notes += asked.reasoner.notes(bound)
         return cls(query, bound, asked, notes + ((asked.new.note,) if asked.new else ()))
 
 
-def read_questions(
-    questions: Sequence[str | Query], model: AskedModel, graph: KnowledgeGraph
-) -> list[Question]:
+def read_questions(questions: object, model: AskedModel, graph: KnowledgeGraph) -> list[Question]:
     """All of them, or an error that lists those that cannot be asked."""
+    if not isinstance(questions, Iterable) or _has_ids(questions):
+        raise no_question(questions)
     found: list[Question] = []
     problems: dict[int, ClmptError] = {}
-    for number, question in enumerate(questions):
+    listed = list(questions)
+    for number, question in enumerate(listed):
         try:
             found.append(Question.of(question, model, graph))
         except ClmptError as error:  # noqa: PERF203
             problems[number] = error
     if problems:
-        raise BadQuestions(problems, len(questions))
+        raise BadQuestions(problems, len(listed))
     return found
+
+
+def _has_ids(questions: object) -> bool:
+    """Whether this is one question, a tuple of ids as BetaE writes it."""
+    return isinstance(questions, tuple) and any(isinstance(one, int | tuple) for one in questions)
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ import numpy as np
 
 from clmpt.answering.answers import Status
 from clmpt.answering.batches import ScoredQuestion
+from clmpt.errors import SettingError
 from clmpt.graph.edges import Ints
 from clmpt.graph.knowledge_graph import KnowledgeGraph
 from clmpt.symbolic.refutation import refuted
@@ -33,6 +34,19 @@ class Choice:
     only: Only | None = None
     at_least: float = 0.0
     with_refuted: bool = False
+
+    def __post_init__(self) -> None:
+        if self.most < 0:
+            raise SettingError(f"limit must be at least 0, not {self.most}.")
+        if self.only not in _LISTED:
+            raise SettingError(f"only must be 'known' or 'predicted', not '{self.only}'.")
+        if not 0 <= self.at_least <= 1:
+            raise SettingError(f"at_least must be from 0 to 1, not {self.at_least}.")
+
+    def takes(self, status: Status, chance: float | None) -> bool:
+        """Whether to list an answer that is not refuted."""
+        likely = not self.at_least or _reaches(chance, self.at_least)
+        return status in _LISTED[self.only] and likely
 
 
 @dataclass(frozen=True)
@@ -65,7 +79,7 @@ def judge(found: ScoredQuestion, graph: KnowledgeGraph, choice: Choice) -> Judge
         room = max(choice.most - len(listed), 0)
         for entity in groups[status][:room].tolist():
             chance = _chance(status, None if chance_E is None else float(chance_E[entity]))
-            if status == "refuted" or not choice.at_least or _reaches(chance, choice.at_least):
+            if status == "refuted" or choice.takes(status, chance):
                 listed.append((entity, status, chance))
     return Judged(listed, len(follows), len(ruled_out))
 

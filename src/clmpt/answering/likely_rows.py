@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import overload
 
 import numpy as np
 import numpy.typing as npt
 import torch
 
-from clmpt.answering.answers import Status, in_percent
+from clmpt.answering.answers import Status
 from clmpt.answering.asked_model import TRUTH_VALUES, AskedModel
 from clmpt.errors import UnsupportedQuery
 from clmpt.graph.edges import Bools, Ints
@@ -23,53 +21,6 @@ from clmpt.symbolic.solver import solve_rows
 CANDIDATES = 20_000  # predicted rows that are considered
 
 # Shapes: N rows, C variables
-
-
-@dataclass(frozen=True)
-class LikelyRow:
-    """An entity for each variable that was asked for, and how likely they go together."""
-
-    entities: tuple[int, ...]
-    names: tuple[str, ...]
-    labels: tuple[str, ...]
-    score: float
-    status: Status
-    probability: float | None
-
-    @property
-    def known(self) -> bool:
-        return self.status in ("known", "hidden")
-
-
-@dataclass(frozen=True)
-class LikelyRows:
-    """Certain rows first, then the likeliest."""
-
-    query: Query
-    rows: tuple[LikelyRow, ...]
-    known: int  # number of rows that follow from the graph's facts, shown or not
-    notes: tuple[str, ...]
-
-    def __iter__(self) -> Iterator[LikelyRow]:
-        return iter(self.rows)
-
-    def __len__(self) -> int:
-        return len(self.rows)
-
-    @overload
-    def __getitem__(self, at: int) -> LikelyRow: ...
-    @overload
-    def __getitem__(self, at: slice) -> tuple[LikelyRow, ...]: ...
-    def __getitem__(self, at: int | slice) -> LikelyRow | tuple[LikelyRow, ...]:
-        return self.rows[at]
-
-    def __str__(self) -> str:
-        lines = [
-            f"{'' if one.probability is None else in_percent(one.probability):>8}  "
-            f"{one.status:<9}  {', '.join(one.labels)}"
-            for one in self.rows
-        ]
-        return "\n".join([str(self.query), *lines])
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,8 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from clmpt.answering.answers import Status
 from clmpt.answering.likely_rows import RankedRows
+from clmpt.answering.row_answers import LikelyCells, LikelyResult
 from clmpt.errors import UnknownName, UnsupportedQuery
 from clmpt.graph.edges import Ints
 from clmpt.graph.knowledge_graph import KnowledgeGraph
@@ -27,7 +27,6 @@ from clmpt.logic.algebra import (
     Call,
     ExistsTest,
     Expression,
-    Form,
     JoinAll,
     Optionally,
     Pattern,
@@ -43,7 +42,7 @@ from clmpt.logic.algebra import (
 )
 from clmpt.logic.formula import Limits, Name, Query, Variable
 from clmpt.logic.iris import iri_of
-from clmpt.logic.rdf_terms import Iri, RdfTerm
+from clmpt.logic.rdf_terms import Iri
 from clmpt.logic.sparql import Translator
 from clmpt.sparql.answering import evaluator_for
 from clmpt.sparql.evaluator import Evaluator
@@ -58,33 +57,6 @@ FindRows: TypeAlias = Callable[[Query], tuple[RankedRows, tuple[str, ...]]]
 
 _ORDERED = 0.05  # the least probability of a row that ORDER BY sorts in
 _ROW = Variable(".row")  # which of the ranked rows a solution comes from
-
-
-@dataclass(frozen=True)
-class LikelyCells:
-    """A row of a result: a term for each variable, None where there is none.
-
-    Its probability and status are None if it sums up several rows, as counts do.
-    """
-
-    cells: tuple[RdfTerm | None, ...]
-    ids: tuple[int, ...]  # of entities; -1 for other terms
-    probability: float | None
-    status: Status | None
-
-
-@dataclass(frozen=True)
-class LikelyResult:
-    """The result of a SPARQL query over what is likely. `probability` is that of an ASK."""
-
-    form: Form
-    variables: tuple[str, ...]
-    rows: tuple[LikelyCells, ...]
-    probability: float | None
-    notes: tuple[str, ...]
-
-    def __len__(self) -> int:
-        return len(self.rows)
 
 
 def likely_sparql(
@@ -133,17 +105,24 @@ class _LikelyRun:
                 self.query.position,
             )
         evaluator = evaluator_for(self.query, self.graph)
+        asked = None if ground is None else self._entity(ground[1], evaluator)
         ranked, notes = self._found(core, wanted, evaluator)
         found = Solutions(
             {v: ranked.rows_NC[:, at] for at, v in enumerate(wanted)}, len(ranked)
         ).extended(_ROW, np.arange(len(ranked)))
         if ground is not None:
-            variable, term = ground
-            found = found.take(found.column(variable) == evaluator.names.term(term))
+            found = found.take(found.column(ground[0]) == asked)
         for one in later:
             found = _applied(one, found, evaluator)
         order = np.argsort(found.column(_ROW), kind="stable")
         return found.take(order), ranked, evaluator, (*notes, *evaluator.names.notes)
+
+    def _entity(self, term: Iri, evaluator: Evaluator) -> int:
+        """The id of a constant; an unknown one is refused as in any other triple."""
+        found = evaluator.names.term(term)
+        if found >= 0:
+            return found
+        return self.graph.entities.resolve(Translator(self.limits, set()).symbol(term))
 
     def _found(
         self, core: Pattern, wanted: tuple[Variable, ...], evaluator: Evaluator

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from clmpt.answering.answers import Answer, Answers, Evidence, EvidenceAtom, Status, in_percent
+from clmpt.answering.answers import Answers, Evidence, EvidenceAtom, Status, in_percent
+from clmpt.answering.row_answers import LikelyResult, LikelyRows
 from clmpt.display.html import (
     as_html,
     html_bar,
@@ -16,6 +17,7 @@ from clmpt.display.html import (
 from clmpt.errors import SettingError
 from clmpt.logic.drawing import DrawnFact, draw_derivations
 from clmpt.logic.formula import Atom, Name, Variable
+from clmpt.sparql.answering import plain_value
 
 WORDS: dict[Status, str] = {
     "known": "known",
@@ -23,6 +25,7 @@ WORDS: dict[Status, str] = {
     "predicted": "predicted",
     "refuted": "refuted by a known fact",
 }
+_SHOWN = 50  # rows
 _MARKS: dict[Status, str] = {"known": "✓", "hidden": "◆", "predicted": "?", "refuted": "✗"}
 
 
@@ -36,16 +39,16 @@ def answers_html(found: Answers) -> str:
         text = f"{one.score:.4f}"
         if calibrated and one.probability is not None:
             share, text = one.probability, in_percent(one.probability)
-        rows.append([_named(one), html_bar(share, text), _status(one.status)])
+        rows.append([_named(one.label, one.name), html_bar(share, text), _status(one.status)])
     headers = ["answer", "probability" if calibrated else "score", "in the graph"]
     notes = [*_summary(found), *(f"Note: {note}" for note in found.notes)]
     return html_block(str(found.query), html_table(headers, rows), html_notes(notes))
 
 
-def _named(one: Answer) -> str:
+def _named(label: str, name: str) -> str:
     """The label; the name, where it is another, when it is pointed at."""
-    label = as_html(one.label)
-    return label if one.label == one.name else f'<span title="{as_html(one.name)}">{label}</span>'
+    shown = as_html(label)
+    return shown if label == name else f'<span title="{as_html(name)}">{shown}</span>'
 
 
 def _status(status: Status) -> str:
@@ -53,15 +56,56 @@ def _status(status: Status) -> str:
 
 
 def _summary(found: Answers) -> list[str]:
-    noun = "answer follows" if found.known == 1 else "answers follow"
-    lines = [f"{found.known:,} {noun} from the graph's facts, {_known(found):,} of them shown"]
+    lines = [_known(found, "answer")]
     if found.refuted:
         lines.append(f"{found.refuted:,} ruled out by a known fact")
     return lines
 
 
-def _known(found: Answers) -> int:
-    return sum(one.known for one in found)
+def _known(found: Answers | LikelyRows, noun: str) -> str:
+    follow = f"{noun} follows" if found.known == 1 else f"{noun}s follow"
+    shown = sum(one.known for one in found)
+    return f"{found.known:,} {follow} from the graph's facts, {shown:,} of them shown"
+
+
+# --- rows -----------------------------------------------------------------------------------------
+
+
+def likely_rows_html(found: LikelyRows) -> str:
+    rows = [
+        [*map(_named, one.labels, one.names), *_sure(one.probability, one.status)] for one in found
+    ]
+    table = html_table([*found.variables, "probability", "in the graph"], rows)
+    notes = [_known(found, "row"), *(f"Note: {note}" for note in found.notes)]
+    return html_block(str(found.query), table, html_notes(notes))
+
+
+def likely_result_html(found: LikelyResult) -> str:
+    """An ASK as its probability. Counts have no columns for probabilities, which they sum up."""
+    notes = [f"Note: {note}" for note in found.notes]
+    if found.form == "ASK":
+        rows = [_sure(found.probability, found.status)]
+        return html_block(
+            "ASK", html_table(["probability", "in the graph"], rows), html_notes(notes)
+        )
+    ranked = any(row.status for row in found)
+    rows = [
+        [
+            *(as_html(str(plain_value(cell))) for cell in row.cells),
+            *(_sure(row.probability, row.status) if ranked else ()),
+        ]
+        for row in found[:_SHOWN]
+    ]
+    headers = [*found.variables, *(("probability", "in the graph") if ranked else ())]
+    more = [f"… and {len(found) - _SHOWN:,} more"] if len(found) > _SHOWN else []
+    return html_block(
+        repr(found).strip("<>"), html_table(headers, rows), html_notes([*more, *notes])
+    )
+
+
+def _sure(probability: float | None, status: Status | None) -> list[str]:
+    bar = "" if probability is None else html_bar(probability, in_percent(probability))
+    return [bar, _status(status) if status else ""]
 
 
 # --- evidence -------------------------------------------------------------------------------------

@@ -94,6 +94,10 @@ def show_json(document: Any) -> None:
     sys.stdout.write(json.dumps(document, ensure_ascii=False, indent=2) + "\n")
 
 
+def show_json_line(document: Any) -> None:
+    sys.stdout.write(json.dumps(document, ensure_ascii=False) + "\n")
+
+
 def say(text: str = "") -> None:
     sys.stdout.write(text + "\n")
 

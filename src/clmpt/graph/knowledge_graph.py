@@ -28,7 +28,7 @@ from clmpt.storage.sealing import sealed_folder
 
 if TYPE_CHECKING:
     from clmpt.sparql.answering import SparqlResult
-    from clmpt.symbolic.exact_answers import ExactAnswers
+    from clmpt.symbolic.exact_answers import ExactAnswers, ExactRows
 
 _FORMAT = "clmpt graph 1"
 _ABOUT = "graph.json"
@@ -260,8 +260,10 @@ class KnowledgeGraph:
             lambda symbol: name(self.entities, symbol), lambda symbol: name(self.relations, symbol)
         )
 
-    def solve(self, question: str | Query) -> ExactAnswers:
+    def solve(self, question: str | Query) -> ExactAnswers | ExactRows:
         """The exact answers to a question, by name: what follows from these facts.
+
+        A question about several variables has rows of names as answers.
 
         >>> graph = KnowledgeGraph.from_triples([("Orwell", "wrote", "1984")])
         >>> graph.solve("?x : wrote(Orwell, ?x)")

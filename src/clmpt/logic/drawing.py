@@ -19,7 +19,8 @@ from clmpt.logic.printing import symbol_text, term_text
 
 
 def draw_text(query: Query) -> str:
-    """The query graph as a tree rooted at the free variable.
+    """The query graph as a tree rooted at the free variable. Of several, the first is the root, and
+    all are marked.
 
     >>> from clmpt.logic.parser import parse_formula
     >>> print(draw_text(parse_formula("?y : wrote(?x, ?y) & won(?x, Nobel) & !banned(?y, USSR)")))
@@ -28,12 +29,20 @@ def draw_text(query: Query) -> str:
     │  └─ won ▶─ Nobel
     └✗─ banned ▶─ USSR
     """
-    pictures = ["\n".join(_Tree(pattern).lines(query.free)) for pattern in query.patterns]
+    asked = query.frees if len(query.frees) > 1 else ()
+    pictures = [
+        "\n".join(_Tree(pattern, asked).lines(query.frees[0])) for pattern in query.patterns
+    ]
     return "\n\nor\n\n".join(pictures)
 
 
 class _Tree:
-    def __init__(self, pattern: Pattern, seen: set[Term] | None = None) -> None:
+    """`asked` are the terms to mark."""
+
+    def __init__(
+        self, pattern: Pattern, asked: tuple[Term, ...], seen: set[Term] | None = None
+    ) -> None:
+        self.asked = asked
         self.edges = [(atom, False) for atom in pattern.atoms]
         self.groups: list[Pattern] = []
         for absent in pattern.absent:
@@ -43,8 +52,11 @@ class _Tree:
                 self.edges += [(atom, True) for atom in absent.atoms]
         self.seen = set(seen or ())
 
+    def text(self, term: Term) -> str:
+        return term_text(term) + " (asked for)" * (term in self.asked)
+
     def lines(self, root: Term) -> Iterator[str]:
-        yield term_text(root)
+        yield self.text(root)
         yield from self.below(root)
         yield from self.disconnected()
 
@@ -52,7 +64,7 @@ class _Tree:
         """The parts that no path connects to the root."""
         while self.edges:
             start = self.edges[0][0].head
-            yield f"and  {term_text(start)}"
+            yield f"and  {self.text(start)}"
             yield from self.below(start)
         while self.groups:
             line, inside = self.group(self.groups.pop(0), None)
@@ -79,7 +91,7 @@ class _Tree:
     def group(self, group: Pattern, node: Term | None) -> tuple[str, list[str]]:
         """A negated group, drawn from a node that occurs in it, if any."""
         names = " ".join(f"?{variable.name}" for variable in group.variables)
-        inner = _Tree(group, self.seen - set(group.variables))
+        inner = _Tree(group, self.asked, self.seen - set(group.variables))
         inside = inner.below(node) if node else []
         return f"✗─ there is no {names} with", [*inside, *inner.disconnected()]
 
@@ -93,7 +105,7 @@ class _Tree:
         if other in self.seen:
             again = " (the same)" if isinstance(other, Variable) else ""
             return line + term_text(other) + again, []
-        return line + term_text(other), self.below(other)
+        return line + self.text(other), self.below(other)
 
 
 # --- SVG ------------------------------------------------------------------------------------------
@@ -134,15 +146,15 @@ class _Layout:
 
     edges: list[_Edge]
     none: set[Variable]
-    root: Term
+    asked: Sequence[Term]  # columns are counted from the first
     place: dict[Term, tuple[float, float]] = field(default_factory=dict)
     width: float = 0
     height: float = 0
 
 
 def draw_svg(query: Query) -> str:
-    """A self-contained SVG: constants blue, the free variable orange, negated parts red."""
-    layouts = [_layout(*_flat(pattern), query.free) for pattern in query.patterns]
+    """A self-contained SVG: constants blue, free variables orange, negated parts red."""
+    layouts = [_layout(*_flat(pattern), query.frees) for pattern in query.patterns]
     return _stacked(str(query), [("or" * bool(n), each) for n, each in enumerate(layouts)])
 
 
@@ -163,7 +175,7 @@ def draw_derivations(
     layouts = []
     for heading, answer, facts in derivations:
         edges = [_Edge(f.atom, f.negated, f.negated, f.note, f.dashed) for f in facts]
-        layouts.append((heading, _layout(edges, set(), answer)))
+        layouts.append((heading, _layout(edges, set(), [answer])))
     return _stacked(title, layouts)
 
 
@@ -205,10 +217,10 @@ def _flat(pattern: Pattern, within: bool = False) -> tuple[list[_Edge], set[Vari
     return edges, none
 
 
-def _layout(edges: list[_Edge], none: set[Variable], root: Term) -> _Layout:
-    layout = _Layout(edges, none, root)
-    distance: dict[Term, int] = {root: 0}
-    queue: list[Term] = [root]
+def _layout(edges: list[_Edge], none: set[Variable], asked: Sequence[Term]) -> _Layout:
+    layout = _Layout(edges, none, asked)
+    distance: dict[Term, int] = {asked[0]: 0}
+    queue: list[Term] = [asked[0]]
     terms = dict.fromkeys(end for edge in edges for end in (edge.atom.head, edge.atom.tail))
     while queue or len(distance) < len(terms):
         if not queue:
@@ -252,7 +264,7 @@ def _draw(layout: _Layout) -> str:
     for term, (x, y) in layout.place.items():
         kind = (
             "free"
-            if term == layout.root
+            if term in layout.asked
             else "none"
             if term in layout.none
             else "hidden"

@@ -11,7 +11,14 @@ from typing import Any
 from lark import Lark, Token, Transformer, UnexpectedCharacters, UnexpectedEOF, UnexpectedToken
 from lark.exceptions import LarkError, VisitError
 
-from clmpt.errors import ClmptError, Position, QuerySyntaxError, QueryTooLarge
+from clmpt.errors import (
+    ClmptError,
+    Position,
+    QueryError,
+    QuerySyntaxError,
+    QueryTooLarge,
+    UnsupportedQuery,
+)
 from clmpt.logic.formula import (
     Atom,
     Exists,
@@ -137,6 +144,11 @@ class _Builder(Transformer[Token, Any]):
         return found[0], found[1]
 
     def asked(self, found: list[Token]) -> tuple[Variable, ...]:
+        for number, token in enumerate(found):
+            if token in found[:number]:
+                raise QuerySyntaxError(
+                    f"The query asks for {token} twice", "Name each variable once", _place(token)
+                )
         return self.variables(found)
 
     def variables(self, found: list[Token]) -> tuple[Variable, ...]:
@@ -219,7 +231,7 @@ def _problem(what: str, text: str, offset: int, expected: Iterable[str]) -> Quer
         f"Expected {', '.join(words[:-1])}{' or ' if words[1:] else ''}{words[-1]}" if words else ""
     )
     if re.fullmatch(r"\s*\?\w+[\s,]*", text[:offset]) and text[offset : offset + 1] in {",", "?"}:
-        hint = "A query has one free variable before its colon; all others are existential"
+        hint = "Put a comma between variables that are asked for, and a colon after them"
     if offset == 0 and not text.lstrip().startswith("?"):
         hint = f"A query starts with its free variable and a colon, as in {_EXAMPLE}"
     if text[offset : offset + 1] in {'"', "'"} and what.startswith("Unexpected character"):
@@ -257,3 +269,28 @@ def parse(text: str, limits: Limits | None = None) -> Query:
 
         return from_betae_text(text, limits)
     return parse_formula(text, limits)
+
+
+def no_question(thing: object) -> QueryError:
+    """The error for what can be no question."""
+    return QueryError(
+        f"A question is a text or a Query, not {type(thing).__name__}",
+        f"Write the tuple as a text: '{thing}'" if isinstance(thing, tuple) else "",
+    )
+
+
+def as_query(question: object, otherwise: str) -> Query:
+    """A question, read if it is a text; nothing else is one.
+
+    `otherwise` is the way out for SPARQL that is more than a `Query`.
+    """
+    if isinstance(question, Query):
+        return question
+    if not isinstance(question, str):
+        raise no_question(question)
+    try:
+        return parse(question)
+    except UnsupportedQuery as error:
+        if not is_sparql(question):
+            raise
+        raise UnsupportedQuery(error.problem, otherwise, error.position) from None

@@ -1,4 +1,7 @@
-"""RDF terms as plain values: IRIs, blank nodes and literals, exactly as they were written."""
+"""RDF terms as plain values: IRIs, blank nodes and literals, exactly as they were written.
+
+`str(term)` is the text of a term, for people; `repr(term)` is its N-Triples notation.
+"""
 
 from __future__ import annotations
 
@@ -16,12 +19,24 @@ STRING, LANG_STRING = XSD + "string", RDF + "langString"
 @dataclass(frozen=True, slots=True)
 class Iri:
     text: str
-    position: Position | None = field(default=None, compare=False, repr=False)
+    position: Position | None = field(default=None, compare=False)
+
+    def __str__(self) -> str:
+        return self.text
+
+    def __repr__(self) -> str:
+        return rdf_text(self)
 
 
 @dataclass(frozen=True, slots=True)
 class Blank:
     label: str
+
+    def __str__(self) -> str:
+        return f"_:{self.label}"
+
+    def __repr__(self) -> str:
+        return str(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +46,12 @@ class Literal:
     text: str
     datatype: str = STRING
     language: str = ""
+
+    def __str__(self) -> str:
+        return self.text
+
+    def __repr__(self) -> str:
+        return rdf_text(self)
 
 
 RdfTerm: TypeAlias = Iri | Blank | Literal
@@ -55,7 +76,7 @@ def rdf_text(term: RdfTerm) -> str:
     if isinstance(term, Iri):
         return f"<{term.text}>"
     if isinstance(term, Blank):
-        return f"_:{term.label}"
+        return str(term)
     quoted = f'"{_SPECIAL.sub(lambda match: _ESCAPES[match[0]], term.text)}"'
     if term.language:
         return f"{quoted}@{term.language}"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from clmpt.errors import QuerySyntaxError, QueryTooLarge
+from clmpt.errors import QueryError, QuerySyntaxError, QueryTooLarge
 from clmpt.logic.algebra import (
     Aggregate,
     Basic,
@@ -49,6 +49,15 @@ def read_sparql(text: str, base: str = "") -> SparqlQuery:
         return _QueryParser(text, base).query()
     except RecursionError:
         raise QueryTooLarge("The query is nested too deeply", "Flatten it") from None
+
+
+def as_sparql(query: object, base: str) -> SparqlQuery:
+    """A query, read if it is a text; nothing else is one."""
+    if isinstance(query, SparqlQuery):
+        return query
+    if not isinstance(query, str):
+        raise QueryError(f"A SPARQL query is a text, not {type(query).__name__}")
+    return read_sparql(query, base)
 
 
 class _QueryParser(PatternParser):

@@ -44,6 +44,10 @@ _KINDS = {
     ),
     "mark": r"\^\^|\|\||&&|!=|<=|>=|<<|[{}()\[\].;,|/^*+?!=<>\-]",
 }
+_WRONG_ESCAPE = re.compile(
+    r"""("{3}|'{3}|["'])(?:(?!\1)[^\\\r\n]|\\[tbnrf\\"'])*(\\[^tbnrf\\"'])"""
+)
+_ESCAPING = r"Write \\ for a backslash, and \u with four hexadecimal digits"
 _TOKEN = re.compile("|".join(f"(?P<{kind}>{pattern})" for kind, pattern in _KINDS.items()))
 
 
@@ -244,10 +248,12 @@ def _tokens(text: str) -> Iterator[Token]:
         if match is None:
             line = text.count("\n", 0, at) + 1
             column = at - text.rfind("\n", 0, at)
-            what = "a string without an end" if text[at] in "\"'" else f"'{text[at]}'"
-            raise QuerySyntaxError(
-                f"This is not SPARQL: unexpected {what}", "", Position(line, column)
-            )
+            what, way_out = f"unexpected '{text[at]}'", ""
+            if escape := _WRONG_ESCAPE.match(text, at):
+                what, way_out = f"unknown escape sequence {escape[2]}", _ESCAPING
+            elif text[at] in "\"'":
+                what = "a string without an end"
+            raise QuerySyntaxError(f"This is not SPARQL: {what}", way_out, Position(line, column))
         if match.lastgroup != "space":
             yield Token(str(match.lastgroup), match[0], at)
         at = match.end()

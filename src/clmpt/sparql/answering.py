@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, overload
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from clmpt.graph.rdf_dataset import RdfDataset, TermIds
 from clmpt.logic.algebra import Form, SparqlQuery
 from clmpt.logic.formula import Variable
 from clmpt.logic.rdf_terms import Blank, Iri, Literal, RdfTerm, rdf_text
-from clmpt.logic.sparql_parser import read_sparql
+from clmpt.logic.sparql_parser import as_sparql
 from clmpt.sparql.evaluator import Evaluator
 from clmpt.sparql.expressions import Surroundings
 from clmpt.sparql.naming import NameResolver
@@ -32,14 +32,17 @@ if TYPE_CHECKING:
     import pandas
 
 _SHOWN = 50  # rows in a notebook
+_ENDS = ("subject", "predicate", "object")
 
 Triple = tuple[RdfTerm, RdfTerm, RdfTerm]
+Row = tuple[RdfTerm | None, ...]
 
 
 @dataclass(frozen=True, repr=False)
 class SparqlResult:
     """The result of a query. Only what fits its form is there: rows for SELECT, `holds` for ASK,
-    triples for CONSTRUCT and DESCRIBE. `notes` name what the graph does not know."""
+    triples for CONSTRUCT and DESCRIBE. It iterates over the rows or the triples, and a slice is a
+    result too. `notes` name what the graph does not know."""
 
     form: Form
     variables: tuple[str, ...] = ()
@@ -65,18 +68,21 @@ class SparqlResult:
         return f"<{counted(len(self), 'row')} of {', '.join(self.variables)}>"
 
     def to_pandas(self) -> pandas.DataFrame:
-        """A DataFrame with a column for each variable: numbers as numbers, all else as text."""
-        rows = [[_as_value(term) for term in row] for row in self]
-        columns = zip(*rows, strict=True) if rows else [()] * len(self.variables)
-        return data_frame(
-            {name: list(column) for name, column in zip(self.variables, columns, strict=True)}
-        )
+        """A DataFrame with a column for each variable: numbers as numbers, all else as text.
+
+        Triples have the columns subject, predicate and object, and an ASK has one cell, `answer`.
+        """
+        if self.form == "ASK":
+            return data_frame({"answer": [self.holds]})
+        names = self.variables if self.solutions is not None else _ENDS
+        rows = [[plain_value(term) for term in row] for row in self]
+        return data_frame({name: [row[at] for row in rows] for at, name in enumerate(names)})
 
     def _repr_html_(self) -> str:
         if self.solutions is None:
             lines = [" ".join(map(rdf_text, triple)) for triple in self.triples[:_SHOWN]]
             return html_block(repr(self), html_notes([*lines, *self.notes]))
-        rows = [[as_html(str(_as_value(term))) for term in row] for row in islice(self, _SHOWN)]
+        rows = [[as_html(str(plain_value(term))) for term in row] for row in islice(self, _SHOWN)]
         more = [f"… and {len(self) - _SHOWN:,} more"] if len(self) > _SHOWN else []
         table = html_table(self.variables, rows)
         return html_block(repr(self), table, html_notes([*more, *self.notes]))
@@ -87,23 +93,39 @@ class SparqlResult:
         assert self.solutions is not None
         return self.solutions.matrix(list(self.solutions.columns))
 
-    def __iter__(self) -> Iterator[tuple[RdfTerm | None, ...]]:
-        """The rows of a SELECT."""
-        if self.solutions is None or self.terms is None:
-            return
-        for row in self.rows_NC.tolist():
-            yield tuple(None if one < 0 else self.terms.term(one) for one in row)
+    def __iter__(self) -> Iterator[Row]:
+        """The rows of a SELECT, or the triples."""
+        return (
+            iter(self.triples) if self.solutions is None else map(self._row, self.rows_NC.tolist())
+        )
+
+    @overload
+    def __getitem__(self, at: int) -> Row: ...
+
+    @overload
+    def __getitem__(self, at: slice) -> SparqlResult: ...
+
+    def __getitem__(self, at: int | slice) -> Row | SparqlResult:
+        if self.solutions is None:
+            if isinstance(at, slice):
+                return replace(self, triples=self.triples[at])
+            return self.triples[at]
+        if isinstance(at, slice):
+            return replace(self, solutions=self.solutions.take(at))
+        return self._row(self.rows_NC[at].tolist())
+
+    def _row(self, ids: list[int]) -> Row:
+        assert self.terms is not None
+        return tuple(None if one < 0 else self.terms.term(one) for one in ids)
 
 
-def _as_value(term: RdfTerm | None) -> object:
+def plain_value(term: RdfTerm | None) -> object:
     """A term for a table: a number, a text, or nothing."""
     if term is None:
         return ""
-    if isinstance(term, Blank):
-        return f"_:{term.label}"
     number = number_of(term)
     if number is None:
-        return term.text
+        return str(term)
     return number.value if isinstance(number.value, int) else float(number.value)
 
 
@@ -123,8 +145,7 @@ def answer_sparql(
     ['2']
     """
     base = base or (graph.rdf.base if graph.rdf else "")
-    if isinstance(query, str):
-        query = read_sparql(query, base)
+    query = as_sparql(query, base)
     evaluator = evaluator_for(query, graph, base, union)
     try:
         return _Run(query, evaluator.dataset, evaluator).result()

@@ -29,7 +29,7 @@ def write_result(result: SparqlResult, form: str) -> Iterator[str]:
         writers = {"json": _json, "xml": _xml, "csv": _csv, "tsv": _tsv}
     if form not in writers:
         raise SettingError(
-            f"The result of a {result.form} cannot be written as {form}. Choose one of: "
+            f"The result of {result.form} cannot be written as {form}. Choose one of: "
             f"{', '.join(writers)}."
         )
     chosen: Callable[[SparqlResult], Iterator[str]] = writers[form]
@@ -106,11 +106,7 @@ def _xml_text(text: str) -> str:
 def _csv(result: SparqlResult) -> Iterator[str]:
     yield _csv_line(list(result.variables))
     for row in result:
-        cells = [
-            "" if term is None else f"_:{term.label}" if isinstance(term, Blank) else term.text
-            for term in row
-        ]
-        yield _csv_line(cells)
+        yield _csv_line(["" if term is None else str(term) for term in row])
 
 
 def _csv_line(cells: list[str]) -> str:

@@ -11,12 +11,13 @@ from itertools import chain
 
 import numpy as np
 
+from clmpt.errors import UnsupportedQuery
 from clmpt.graph.edges import AnyInts, Ints
 from clmpt.graph.knowledge_graph import KnowledgeGraph
 from clmpt.graph.vocabulary import Vocabulary
 from clmpt.logic.formula import Placeholder, Query, Symbol, Variable, placeholders
 from clmpt.logic.normal_form import Pattern
-from clmpt.logic.parser import parse
+from clmpt.logic.parser import as_query
 from clmpt.queries.store import AnswerSets
 from clmpt.symbolic.engine import Engine, SlotValues
 from clmpt.symbolic.plan import Plan, planned
@@ -24,6 +25,7 @@ from clmpt.symbolic.skeleton import Skeleton, signature_of
 from clmpt.symbolic.tables import Bindings, sorted_distinct
 
 QUERIES_AT_ONCE = 4096
+EXACTLY = "graph.sparql answers it"
 
 
 @dataclass(frozen=True)
@@ -66,7 +68,13 @@ def solve(question: Query | str, graph: KnowledgeGraph) -> frozenset[int]:
     >>> graph.labels(solve("?x : wrote(Orwell, ?x)", graph))
     ['1984']
     """
-    query = parse(question) if isinstance(question, str) else question
+    query = as_query(question, EXACTLY)
+    if len(query.frees) > 1:
+        raise UnsupportedQuery(
+            "clmpt.solve gives the ids of one variable",
+            "graph.solve gives rows, for several",
+            query.frees[1].position,
+        )
     free, engine = query.free, Engine(graph.index)
     found = [
         engine.run(part.plan, _batch([part], graph)).columns[free].tolist()
@@ -82,7 +90,7 @@ def solve_rows(question: Query | str, graph: KnowledgeGraph) -> Ints:
     >>> [graph.labels(row) for row in solve_rows("?who, ?what : wrote(?who, ?what)", graph)]
     [['Orwell', '1984']]
     """
-    query = parse(question) if isinstance(question, str) else question
+    query = as_query(question, EXACTLY)
     engine = Engine(graph.index)
     tables = [engine.run(part.plan, _batch([part], graph)).columns for part in compiled(query)]
     parts = [np.stack([columns[v] for v in query.frees], axis=1) for columns in tables]

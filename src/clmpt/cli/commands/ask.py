@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import re
 import sys
 from collections.abc import Iterable
@@ -27,6 +26,7 @@ from clmpt.cli.output import (
     say,
     show_csv,
     show_json,
+    show_json_line,
     show_table,
     tell,
 )
@@ -58,7 +58,8 @@ def ask(options: argparse.Namespace) -> int | None:
         refuse_existing(Path(options.svg))
         if not options.query:
             raise SettingError("--svg draws the answers to one question. Give it on the same line.")
-    query = _read(question_text(options), options) if options.query else None
+    text = question_text(options) if options.query else ""
+    query = _read(text, options) if options.query else None
     answerer = Answerer.open(
         options.folder, options.graph, options.device, options.trust, options.reasoner
     )
@@ -66,7 +67,7 @@ def ask(options: argparse.Namespace) -> int | None:
         return _answer_many(answerer, options)
     with chosen_budget(options):
         if isinstance(query, SparqlQuery) or len(query.frees) > 1:
-            answer_rows(answerer, query, options)
+            answer_rows(answerer, text, query, options)
             return None
         found = _answer(answerer, query, options)
         if options.svg:
@@ -244,17 +245,20 @@ class _Session:
 
     def show_rows(self, line: str, query: Query | SparqlQuery) -> None:
         if not self.typed and self.options.csv:
-            raise SettingError("As one CSV table, ask questions about one variable only.")
+            raise SettingError(
+                "One CSV table has answers to questions about one variable. Use --json for others."
+            )
         if not self.typed and not self.options.json:
             say(clean(line))  # which question this answers
-        answer_rows(self.answerer, query, self.options)
+        show_document = show_json if self.typed else show_json_line
+        answer_rows(self.answerer, line, query, self.options, show_document)
 
     def show(self, query: Query, found: Answers) -> None:
         """Piped questions are answered one JSON document per line, or as one CSV table."""
         if self.typed:
             _show(found, self.options)
         elif self.options.json:
-            say(json.dumps(as_plain(found, self.options.explain or 1), ensure_ascii=False))
+            show_json_line(as_plain(found, self.options.explain or 1))
         elif self.options.csv:
             headers = [] if self.has_headers else ["question", *_COLUMNS]
             self.has_headers = True

@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 import argparse
-import json
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from clmpt.answering.answerer import Answerer
 from clmpt.answering.answers import Status, in_percent
+from clmpt.answering.row_answers import LikelyResult
 from clmpt.answering.showing import WORDS
 from clmpt.cli.output import TerminalTable, clean, say, show_csv, show_json, show_table, tell
 from clmpt.errors import QueryError, SettingError
 from clmpt.logic.algebra import SparqlQuery
 from clmpt.logic.formula import Limits, Query
 from clmpt.logic.parser import is_sparql
-from clmpt.logic.rdf_terms import Blank, Iri, Literal, RdfTerm
+from clmpt.logic.rdf_terms import Iri, Literal, RdfTerm
 from clmpt.logic.sparql import efo_query
 from clmpt.logic.sparql_parser import read_sparql
 
 _ROWS = 10  # by default
+_SURE = ["probability", "status"]  # columns of CSV
+
+ShowDocument = Callable[[Any], None]
 
 
 @dataclass(frozen=True)
@@ -45,9 +49,14 @@ def read_question(text: str, limits: Limits, base: str = "") -> Query | SparqlQu
 
 
 def answer_rows(
-    answerer: Answerer, asked: Query | SparqlQuery, options: argparse.Namespace
+    answerer: Answerer,
+    text: str,
+    asked: Query | SparqlQuery,
+    options: argparse.Namespace,
+    show_document: ShowDocument = show_json,
 ) -> None:
-    """Answers and shows a question that has rows as answers."""
+    """Answers and shows a question that has rows or a probability as its answer. `show_document`
+    writes JSON."""
     if options.svg or options.explain or options.refuted:
         raise SettingError(
             "--explain, --svg and --refuted are for questions about one variable, without filters."
@@ -66,13 +75,12 @@ def answer_rows(
             )
             for one in rows
         ]
-        variables = [variable.name for variable in asked.frees]
-        _show(str(asked), variables, shown, rows.notes, options)
+        _show(str(asked), list(rows.variables), shown, rows.notes, options, show_document)
         return
+    question = " ".join(text.split())
     result = answerer.ask_sparql(asked, options.at_least, limits_of(options))
     if result.form == "ASK":
-        assert result.probability is not None
-        _show_probability(result.probability, result.notes, options)
+        _show_probability(question, result, options, show_document)
         return
     kept = [
         row
@@ -81,7 +89,7 @@ def answer_rows(
     ]
     most = options.limit or asked.select.limit or _ROWS
     shown = [_shown(row.cells, row.ids, answerer, row) for row in kept[:most]]
-    _show("", list(result.variables), shown, result.notes, options)
+    _show(question, list(result.variables), shown, result.notes, options, show_document)
 
 
 def limits_of(options: argparse.Namespace) -> Limits:
@@ -99,14 +107,10 @@ def _shown(
             label = entities.label(number)
             data.append(_entity(number, entities.names[number], label))
         else:
-            label = "" if cell is None else _plain(cell)
+            label = "" if cell is None else str(cell)
             data.append(None if cell is None else _term(cell))
         labels.append(label)
     return ShownRow(labels, data, row.probability, row.status)
-
-
-def _plain(term: RdfTerm) -> str:
-    return f"_:{term.label}" if isinstance(term, Blank) else term.text
 
 
 def _entity(number: int, name: str, label: str) -> dict[str, Any]:
@@ -121,44 +125,64 @@ def _term(term: RdfTerm) -> dict[str, Any]:
 
 
 def _show(
-    title: str,
+    question: str,
     variables: list[str],
     rows: list[ShownRow],
     notes: tuple[str, ...],
     options: argparse.Namespace,
+    show_document: ShowDocument,
 ) -> None:
     if options.json:
         plain = [
             dict(zip(variables, row.data, strict=True))
-            | {"probability": row.probability, "status": row.status}
+            | {"probability": _rounded(row.probability), "status": row.status}
             for row in rows
         ]
-        document = {"variables": variables, "rows": plain, "notes": list(notes)}
-        say(json.dumps(document, ensure_ascii=False)) if not options.query else show_json(document)
+        show_document(
+            {"query": question, "variables": variables, "rows": plain, "notes": list(notes)}
+        )
         return
-    ranked = any(row.status for row in rows)
-    headers = [*variables, *(["probability", "in the graph"] if ranked else [])]
-    cells: list[list[object]] = []
-    for row in rows:
-        sure = [
-            "" if row.probability is None else f"{row.probability:.1%}",
-            WORDS[row.status] if row.status else "",
-        ]
-        cells.append([*map(clean, row.labels), *(sure if ranked else [])])
+    ranked = not rows or any(row.status for row in rows)
     if options.csv:
-        show_csv(headers, cells)
-        return
-    show_table(TerminalTable(title, headers, cells))
+        headers = [*variables, *(_SURE if ranked else [])]
+        show_csv(headers, [[*row.labels, *(_sure(row) if ranked else [])] for row in rows])
+    else:
+        headers = [*variables, *(["probability", "in the graph"] if ranked else [])]
+        cells = [[*map(clean, row.labels), *(_sure_text(row) if ranked else [])] for row in rows]
+        show_table(TerminalTable(question, headers, cells))
     for note in notes:
         tell(f"Note: {note}")
 
 
+def _sure(row: ShownRow | LikelyResult) -> list[object]:
+    """The probability and the status, for programs."""
+    probability = _rounded(row.probability)
+    return ["" if probability is None else probability, row.status or ""]
+
+
+def _sure_text(row: ShownRow) -> list[object]:
+    return [
+        "" if row.probability is None else f"{row.probability:.1%}",
+        WORDS[row.status] if row.status else "",
+    ]
+
+
+def _rounded(probability: float | None) -> float | None:
+    return None if probability is None else round(probability, 6)
+
+
 def _show_probability(
-    probability: float, notes: tuple[str, ...], options: argparse.Namespace
+    question: str, found: LikelyResult, options: argparse.Namespace, show_document: ShowDocument
 ) -> None:
+    assert found.probability is not None
     if options.json:
-        show_json({"probability": round(probability, 6), "notes": list(notes)})
+        probability, status = _sure(found)
+        document = {"query": question, "probability": probability, "status": status}
+        show_document(document | {"notes": list(found.notes)})
         return
-    say("yes, known" if probability == 1 else in_percent(probability))
-    for note in notes:
+    if options.csv:
+        show_csv(_SURE, [_sure(found)])
+    else:
+        say("yes, known" if found.status == "known" else in_percent(found.probability))
+    for note in found.notes:
         tell(f"Note: {note}")

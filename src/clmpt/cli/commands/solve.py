@@ -97,16 +97,8 @@ def _as_plain(row: list[tuple[str, str, int]], variables: list[str]) -> dict[str
 def _show_rows(
     rows: Sequence[Sequence[tuple[str, str, object]]], variables: Sequence[str], title: str
 ) -> None:
-    """Labels and, where they differ, names: a table on a terminal, else tab-separated lines."""
-    if not sys.stdout.isatty():
-        for row in rows:
-            cells = [
-                cell
-                for label, name, _ in row
-                for cell in ([label] if label == name else [label, name])
-            ]
-            say("\t".join(map(clean, cells)))
-        return
+    """Labels and, for a variable where some differ, names: a table on a terminal, else
+    tab-separated lines."""
     headers: list[str] = []
     lines: list[list[object]] = [[] for _ in rows]
     for place, variable in enumerate(variables):
@@ -114,6 +106,10 @@ def _show_rows(
         headers += [variable, "name"] if labelled else [variable]
         for row, line in zip(rows, lines, strict=True):
             line.extend(row[place][:2] if labelled else row[place][:1])
+    if not sys.stdout.isatty():
+        for line in lines:
+            say("\t".join(clean(str(cell)) for cell in line))
+        return
     if len(variables) == 1:
         headers[0] = "answer"
     show_table(TerminalTable(title, headers, lines))
@@ -155,7 +151,7 @@ def _solve_sparql(text: str, graph: KnowledgeGraph, options: argparse.Namespace)
             sys.stdout.write(piece)
         return
     if result.form == "ASK":
-        show_json({"answer": result.holds}) if options.json else say("yes" if result else "no")
+        _show_truth(bool(result), options)
         return
     rows = _listed(result, graph)
     if not select.order:
@@ -177,10 +173,17 @@ def _solve_sparql(text: str, graph: KnowledgeGraph, options: argparse.Namespace)
         _sum_up(len(rows), len(shown), seconds, graph)
 
 
+def _show_truth(holds: bool, options: argparse.Namespace) -> None:
+    if options.json:
+        show_json({"answer": holds})
+    elif options.csv:
+        show_csv(["answer"], [["true" if holds else "false"]])
+    else:
+        say("yes" if holds else "no")
+
+
 def _listed(result: SparqlResult, graph: KnowledgeGraph) -> list[list[tuple[str, str, int]]]:
     """The rows for people: each once, things by their labels, literals by their text."""
-    from clmpt.logic.rdf_terms import Blank
-
     assert result.terms is not None
     terms, rows = result.terms, list[list[tuple[str, str, int]]]()
     for numbers in dict.fromkeys(map(tuple, result.rows_NC.tolist())):
@@ -191,8 +194,7 @@ def _listed(result: SparqlResult, graph: KnowledgeGraph) -> list[list[tuple[str,
             elif number < len(graph.entities):
                 row.append((graph.entities.label(number), graph.entities.names[number], number))
             else:
-                term = terms.term(number)
-                text = f"_:{term.label}" if isinstance(term, Blank) else term.text
+                text = str(terms.term(number))
                 row.append((text, text, number))
         rows.append(row)
     return rows
