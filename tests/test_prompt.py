@@ -13,6 +13,7 @@ from prompt_toolkit.output import DummyOutput
 
 from clmpt.cli.prompt import NameCompleter, questions
 from clmpt.graph.knowledge_graph import KnowledgeGraph
+from clmpt.graph.name_search import NameSearch
 
 GRAPH = KnowledgeGraph.from_triples(
     [
@@ -24,8 +25,8 @@ GRAPH = KnowledgeGraph.from_triples(
 )
 
 
-def offered(text: str, asked: bool = True, fold_up_to: int = 100) -> list[str]:
-    completer = NameCompleter(GRAPH, fold_up_to)
+def offered(text: str, asked: bool = True) -> list[str]:
+    completer = NameCompleter(GRAPH)
     event = CompleteEvent(completion_requested=asked)
     return [found.text for found in completer.get_completions(Document(text), event)]
 
@@ -63,12 +64,20 @@ def test_in_sparql_names_follow_a_colon() -> None:
 
 def test_nothing_is_suggested_before_typing() -> None:
     assert offered("?x : won(", asked=False) == []
-    assert len(offered("?x : won(")) == 6  # five names and a label
+    assert len(offered("?x : won(")) == 5  # entities
 
 
-def test_large_graphs_are_completed_case_sensitively() -> None:
-    assert offered("?x : won(Ug", fold_up_to=2) == ["Ugetsu"]
-    assert offered("?x : won(ug", fold_up_to=2) == []
+def test_names_are_found_by_any_word_and_by_similarity() -> None:
+    search = NameSearch(GRAPH.entities)
+    assert [GRAPH.entities.label(one) for one in search.find("mizo")] == ["Kenji Mizoguchi"]
+    assert [GRAPH.entities.label(one) for one in search.find("kenjy")] == ["Kenji Mizoguchi"]
+    assert search.find("kenjy", similar=False) == []
+
+
+def test_large_graphs_are_searched_by_the_usual_spellings() -> None:
+    search = NameSearch(GRAPH.entities, fold_up_to=2)
+    assert search.find("Ug") == search.find("ug") == [0]
+    assert search.find("getsu") == []
 
 
 def test_questions_come_line_by_line_and_are_remembered(

@@ -13,7 +13,7 @@ from contextvars import ContextVar, Token
 from pathlib import Path
 from types import TracebackType
 
-from clmpt.errors import OutOfBudget
+from clmpt.errors import Cancelled, OutOfBudget
 
 _LARGE = 2**20  # bytes; smaller requests are counted only now and then
 _PAUSE = 0.01  # seconds between two looks at the memory in use
@@ -36,6 +36,7 @@ class Budget:
     def __init__(self, seconds: float | None = None, bytes: int | None = None) -> None:  # noqa: A002
         self.seconds, self.bytes = seconds, bytes
         self._deadline, self._held, self._looked = float("inf"), 0, 0.0
+        self._cancelled = False
         self._outer: Budget | None = None
         self._token: Token[Budget | None] | None = None
 
@@ -56,7 +57,13 @@ class Budget:
         assert self._token is not None
         _current.reset(self._token)
 
+    def cancel(self) -> None:
+        """From another thread: what is under way stops at its next look at the budget."""
+        self._cancelled = True
+
     def check(self, bytes_needed: int = 0) -> None:
+        if self._cancelled:
+            raise Cancelled
         now = time.monotonic()
         if now > self._deadline:
             raise OutOfBudget(f"the time limit of {self.seconds:g} s")

@@ -146,6 +146,21 @@ class OutOfBudget(ClmptError):
         super().__init__(f"It would exceed {limit}. Ask for less, or allow more.")
 
 
+class Cancelled(ClmptError):
+    """Work that nobody waits for any more."""
+
+    def __init__(self) -> None:
+        super().__init__("It was cancelled.")
+
+
+class Overloaded(ClmptError):
+    """More questions at once than a service takes; `seconds` is when to try again."""
+
+    def __init__(self, seconds: int = 1) -> None:
+        self.seconds = seconds
+        super().__init__(f"Too many questions are waiting. Try again in {seconds} s.")
+
+
 class MissingLibrary(ClmptError):
     """An optional library that is not installed; `extra` is what installs it, if not itself."""
 

@@ -176,6 +176,11 @@ class Answerer:
         question = found.question
         return Answers(question.query, listed, judged.known, question.notes, judged.refuted)
 
+    def explain(self, question: str | Query, entity: int, most: int = 3) -> tuple[Evidence, ...]:
+        """Up to `most` derivations of one answer, the best first; none if it has none."""
+        query = as_query(question, LIKELY)
+        return self._explainer(self.graph.bind(query), [entity])(entity, most)
+
     def ask_rows(
         self,
         question: str | Query,

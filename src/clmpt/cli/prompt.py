@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from urllib.parse import quote, unquote
@@ -16,46 +15,21 @@ from prompt_toolkit.document import Document
 from prompt_toolkit.history import FileHistory, History, InMemoryHistory
 
 from clmpt.graph.knowledge_graph import KnowledgeGraph
-from clmpt.graph.vocabulary import Vocabulary
+from clmpt.graph.name_search import NameSearch
 from clmpt.logic.printing import NAME_MORE, name_text
 
 _SHOWN = 50  # completions at once
-_MANY = 200_000  # beyond this, completion is case-sensitive
 _QUOTED = r'"(?:\\.|[^"\\])*'  # from the opening quotation mark on
 _UP_TO_CURSOR = re.compile(rf'(?:[^"]|{_QUOTED}")*?(?P<word>{_QUOTED}|{NAME_MORE}*)', re.DOTALL)
 _SPARQL = re.compile(r"\s*(?:select|prefix|base)\b", re.IGNORECASE)
 _SPARQL_NAME = re.compile(r":[\w%.~-]*$")
 
 
-class Names:
-    """The names and labels of all entities or all relations, by prefix."""
-
-    def __init__(self, vocabulary: Vocabulary, fold_up_to: int) -> None:
-        self.vocabulary = vocabulary
-        self.folded: list[tuple[str, str]] = []
-        if len(vocabulary) <= fold_up_to:
-            tables = [table for table in (vocabulary.labels, vocabulary.names) if table]
-            names = {name for table in tables for name in table if name}
-            self.folded = sorted((name.casefold(), name) for name in names)
-
-    def starting_with(self, text: str) -> list[str]:
-        if not self.folded:
-            names = self.vocabulary.names
-            return [names[number] for number in names.starting_with(text, _SHOWN)]
-        wanted, found = text.casefold(), list[str]()
-        for folded, name in self.folded[bisect_left(self.folded, (wanted, "")) :]:
-            if not folded.startswith(wanted) or len(found) == _SHOWN:
-                break
-            found.append(name)
-        return found
-
-
 class NameCompleter(Completer):
     """Entities inside parentheses, relations elsewhere; both in SPARQL."""
 
-    def __init__(self, graph: KnowledgeGraph, fold_up_to: int = _MANY) -> None:
-        self.entities = Names(graph.entities, fold_up_to)
-        self.relations = Names(graph.relations, fold_up_to)
+    def __init__(self, graph: KnowledgeGraph) -> None:
+        self.entities, self.relations = map(NameSearch, (graph.entities, graph.relations))
 
     def get_completions(
         self, document: Document, complete_event: CompleteEvent
@@ -71,7 +45,7 @@ class NameCompleter(Completer):
             return
         ahead = before[: len(before) - len(written)].rstrip()
         names = self.entities if ahead.endswith(("(", ",")) else self.relations
-        for name in names.starting_with(wanted):
+        for name in _found(names, wanted):
             yield Completion(name_text(name), -len(written), display=name)
 
     def in_sparql(self, before: str) -> Iterator[Completion]:
@@ -80,10 +54,14 @@ class NameCompleter(Completer):
         if written:
             wanted = unquote(written[0][1:])
             for name in (
-                *self.relations.starting_with(wanted),
-                *self.entities.starting_with(wanted),
+                *_found(self.relations, wanted),
+                *_found(self.entities, wanted),
             ):
                 yield Completion(f":{quote(name, safe='')}", -len(written[0]), display=name)
+
+
+def _found(names: NameSearch, text: str) -> list[str]:
+    return [names.spelt(number, text) for number in names.find(text, _SHOWN, similar=False)]
 
 
 def questions(graph: KnowledgeGraph, title: str) -> Iterable[str]:

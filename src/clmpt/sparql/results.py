@@ -8,21 +8,36 @@ import io
 import json
 import re
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, Protocol
 from xml.sax.saxutils import escape, quoteattr
 
 from clmpt.errors import SettingError
+from clmpt.logic.algebra import Form
 from clmpt.logic.prefixes import PREFIXES
 from clmpt.logic.rdf_terms import STRING, XSD, Blank, Iri, Literal, RdfTerm, rdf_text
-from clmpt.sparql.answering import SparqlResult
+from clmpt.sparql.answering import Triple
 
 _NAMESPACE = "http://www.w3.org/2005/sparql-results#"
 
 
-def write_result(result: SparqlResult, form: str) -> Iterator[str]:
+class WrittenResult(Protocol):
+    """What can be written: rows, a truth value or triples, as `SparqlResult` has them."""
+
+    @property
+    def form(self) -> Form: ...
+    @property
+    def variables(self) -> tuple[str, ...]: ...
+    @property
+    def holds(self) -> bool | None: ...
+    @property
+    def triples(self) -> tuple[Triple, ...]: ...
+    def __iter__(self) -> Iterator[tuple[RdfTerm | None, ...]]: ...
+
+
+def write_result(result: WrittenResult, form: str) -> Iterator[str]:
     """The text of a result, piece by piece. Forms: json, xml, csv, tsv; turtle, ntriples."""
     if result.form in ("CONSTRUCT", "DESCRIBE"):
-        writers = {"turtle": _turtle, "ntriples": _ntriples}
+        writers = {"turtle": _turtle, "ntriples": _ntriples, "rdfxml": _rdf_xml}
     elif result.form == "ASK":
         writers = {"json": _json_truth, "xml": _xml_truth, "csv": _plain_truth, "tsv": _plain_truth}
     else:
@@ -32,14 +47,14 @@ def write_result(result: SparqlResult, form: str) -> Iterator[str]:
             f"The result of {result.form} cannot be written as {form}. Choose one of: "
             f"{', '.join(writers)}."
         )
-    chosen: Callable[[SparqlResult], Iterator[str]] = writers[form]
+    chosen: Callable[[WrittenResult], Iterator[str]] = writers[form]
     return chosen(result)
 
 
 # --- rows -----------------------------------------------------------------------------------------
 
 
-def _json(result: SparqlResult) -> Iterator[str]:
+def _json(result: WrittenResult) -> Iterator[str]:
     names = [json.dumps(name, ensure_ascii=False) for name in result.variables]
     yield f'{{"head": {{"vars": [{", ".join(names)}]}}, "results": {{"bindings": ['
     between = "\n"
@@ -67,7 +82,7 @@ def _json_term(term: RdfTerm) -> dict[str, Any]:
     return found
 
 
-def _xml(result: SparqlResult) -> Iterator[str]:
+def _xml(result: WrittenResult) -> Iterator[str]:
     yield f'<?xml version="1.0"?>\n<sparql xmlns="{_NAMESPACE}">\n<head>'
     yield "".join(f"<variable name={quoteattr(name)}/>" for name in result.variables)
     yield "</head>\n<results>\n"
@@ -103,7 +118,7 @@ def _xml_text(text: str) -> str:
     return shown.replace("\ufffe", "\ufffd").replace("\uffff", "\ufffd")
 
 
-def _csv(result: SparqlResult) -> Iterator[str]:
+def _csv(result: WrittenResult) -> Iterator[str]:
     yield _csv_line(list(result.variables))
     for row in result:
         yield _csv_line(["" if term is None else str(term) for term in row])
@@ -115,7 +130,7 @@ def _csv_line(cells: list[str]) -> str:
     return line.getvalue()
 
 
-def _tsv(result: SparqlResult) -> Iterator[str]:
+def _tsv(result: WrittenResult) -> Iterator[str]:
     yield "\t".join(f"?{name}" for name in result.variables) + "\n"
     for row in result:
         yield "\t".join(map(_tsv_term, row)) + "\n"
@@ -137,29 +152,37 @@ def _tsv_term(term: RdfTerm | None) -> str:
 # --- truth values ---------------------------------------------------------------------------------
 
 
-def _json_truth(result: SparqlResult) -> Iterator[str]:
+def _json_truth(result: WrittenResult) -> Iterator[str]:
     yield f'{{"head": {{}}, "boolean": {json.dumps(result.holds)}}}\n'
 
 
-def _xml_truth(result: SparqlResult) -> Iterator[str]:
+def _xml_truth(result: WrittenResult) -> Iterator[str]:
     truth = json.dumps(result.holds)
     yield f'<?xml version="1.0"?>\n<sparql xmlns="{_NAMESPACE}"><head/><boolean>{truth}</boolean>'
     yield "</sparql>\n"
 
 
-def _plain_truth(result: SparqlResult) -> Iterator[str]:
+def _plain_truth(result: WrittenResult) -> Iterator[str]:
     yield f"{json.dumps(result.holds)}\n"
 
 
 # --- triples --------------------------------------------------------------------------------------
 
 
-def _ntriples(result: SparqlResult) -> Iterator[str]:
+def _ntriples(result: WrittenResult) -> Iterator[str]:
     for subject, predicate, object_ in result.triples:
         yield f"{rdf_text(subject)} {rdf_text(predicate)} {rdf_text(object_)} .\n"
 
 
-def _turtle(result: SparqlResult) -> Iterator[str]:
+def _turtle(result: WrittenResult) -> Iterator[str]:
+    return _serialized(result, "TURTLE")
+
+
+def _rdf_xml(result: WrittenResult) -> Iterator[str]:
+    return _serialized(result, "RDF_XML")
+
+
+def _serialized(result: WrittenResult, form: str) -> Iterator[str]:
     import pyoxigraph as ox
 
     text = "".join(_ntriples(result))
@@ -168,7 +191,7 @@ def _turtle(result: SparqlResult) -> Iterator[str]:
     }
     made = ox.serialize(
         (quad.triple for quad in ox.parse(text, format=ox.RdfFormat.N_TRIPLES)),
-        format=ox.RdfFormat.TURTLE,
+        format=getattr(ox.RdfFormat, form),
         prefixes=prefixes,
     )
     yield (made or b"").decode()

@@ -9,6 +9,7 @@ from clmpt.cli.options.graph_options import graph_options
 from clmpt.cli.options.pretrain_options import predictor_options
 from clmpt.cli.options.query_options import sampling_options, stored_query_options
 from clmpt.cli.options.reproduce_options import experiment_options
+from clmpt.cli.options.serve_options import service_options
 from clmpt.cli.options.share_options import sharing_options
 from clmpt.cli.options.solve_options import asking_options
 from clmpt.cli.options.train_options import reasoner_options
@@ -18,6 +19,7 @@ COMMAND_GROUPS = (
     first_options,
     graph_options,
     asking_options,
+    service_options,
     sampling_options,
     stored_query_options,
     predictor_options,

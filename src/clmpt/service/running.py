@@ -1,0 +1,105 @@
+"""Runs the service: one process, or several that a parent replaces when they die."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import tempfile
+from collections.abc import Callable
+from functools import cached_property
+
+import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.supervisors import Multiprocess
+
+from clmpt.errors import SettingError
+from clmpt.service.service_settings import ServiceSettings
+from clmpt.service.switchboard import Switchboard
+from clmpt.service.web import SETTINGS, SHARED_METRICS, make_app
+
+_FINISH = 10  # seconds for what is under way when the service stops
+
+
+class TimelyProtocol(H11Protocol):
+    """Closes a connection whose request does not arrive in time; uvicorn would wait for ever."""
+
+    waiting: asyncio.TimerHandle | None = None
+
+    @cached_property
+    def read_timeout(self) -> float:
+        return ServiceSettings.of_text(os.environ[SETTINGS]).read_timeout
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._wait()
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        self._wait()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self.waiting is not None:
+            self.waiting.cancel()
+        super().connection_lost(exc)
+
+    def _wait(self) -> None:
+        if self.waiting is not None:
+            self.waiting.cancel()
+            self.waiting = None
+        if self._has_no_request():
+            self.waiting = self.loop.call_later(self.read_timeout, self._give_up)
+
+    def _has_no_request(self) -> bool:
+        return self.cycle is None or self.cycle.response_complete
+
+    def _give_up(self) -> None:
+        if self._has_no_request():
+            self.transport.close()
+
+
+def serve(
+    settings: ServiceSettings, host: str, port: int, workers: int, ready: Callable[[], object]
+) -> None:
+    """Serves until it is stopped by a signal; what is under way is finished first."""
+    board = Switchboard(settings)  # also if workers open their own: here errors are told clearly
+    listening = _listening(host, port)
+    os.environ[SETTINGS] = settings.as_text()
+    common = {
+        "http": TimelyProtocol,
+        "access_log": False,
+        "server_header": False,
+        "log_level": "warning",
+        "ws": "none",
+        "timeout_graceful_shutdown": _FINISH,
+    }
+    if workers == 1:
+        config = uvicorn.Config(make_app(settings, board), **common)  # type: ignore[arg-type]
+        ready()
+        uvicorn.Server(config).run(sockets=[listening])
+        return
+    board.close()
+    with tempfile.TemporaryDirectory(prefix="clmpt-metrics-") as shared:
+        os.environ[SHARED_METRICS] = shared
+        config = uvicorn.Config(
+            "clmpt.service.web:app_of_worker",
+            factory=True,
+            workers=workers,
+            timeout_worker_healthcheck=60,  # a worker may be busy with one product of matrices
+            **common,  # type: ignore[arg-type]
+        )
+        ready()
+        Multiprocess(config, sockets=[listening]).run()
+
+
+def _listening(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        found = socket.create_server((host, port), family=family, backlog=2048)
+    except OSError as error:
+        raise SettingError(
+            f"Port {port} of '{host}' cannot be listened on: {error.strerror or error}. "
+            "Choose another with --port or --host."
+        ) from None
+    found.set_inheritable(True)
+    return found
