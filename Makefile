@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: setup test check demo docs reference format bench clean
+.PHONY: setup test check demo serve clients docs reference format bench clean
 
 setup: $(READY)
 
@@ -24,6 +24,16 @@ check: $(READY)
 
 demo: $(READY)
 	@$(BIN)/clmpt demo
+
+# The page on the world's countries, from nothing.
+serve: $(READY)
+	@test -d clmpt-world || $(BIN)/clmpt demo
+	@$(BIN)/clmpt serve clmpt-world
+
+# A SPARQL client of JavaScript's, for the tests that use one.
+clients: $(READY)
+	@mkdir -p .venv/node
+	@cd .venv/node && npm install --silent --no-audit --no-fund sparql-http-client@3
 
 # The documentation as a site in site/; a warning is an error.
 docs: $(READY)

@@ -37,6 +37,9 @@ TRIPLES = {
 }
 
 
+_OTHER_NAMES = {"rdfxml": ("xml", "rdf", "rdf+xml"), "ntriples": ("nt", "n-triples")}
+
+
 class NotAcceptable(SettingError):
     """No format that the client accepts."""
 
@@ -127,8 +130,9 @@ def _text(body: bytes) -> str:
 
 
 def negotiated(accept: str, form: Form, wanted: str | None) -> tuple[str, str]:
-    """The media type of a result and our name of its format: what `wanted` says, or the one that
-    the client likes best.
+    """The media type of a result and our name of its format: the one that the client `wanted` or
+    likes best. Clients send names of formats on their own, so what they accept goes before a name
+    that this form of query lacks.
 
     >>> negotiated("text/csv;q=0.5, application/xml", "SELECT", None)
     ('application/xml', 'xml')
@@ -136,10 +140,10 @@ def negotiated(accept: str, form: Form, wanted: str | None) -> tuple[str, str]:
     ('text/turtle', 'turtle')
     """
     offered = TRIPLES if form in ("CONSTRUCT", "DESCRIBE") else ROWS
-    if wanted:
-        for media, name in offered.items():
-            if wanted in (media, name):
-                return media, name
+    for media, name in offered.items():
+        if wanted in (media, name, *_OTHER_NAMES.get(name, ())):
+            return media, name
+    if wanted and accept in ("", "*/*"):
         raise NotAcceptable(
             f"There is no format '{wanted}' for {form}. "
             f"Choose one of: {', '.join(dict.fromkeys(offered.values()))}."
