@@ -10,10 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from clmpt.errors import DataError
+from clmpt.errors import AmbiguousName, DataError
 from clmpt.graph.knowledge_graph import KnowledgeGraph
 from clmpt.graph.rdf_reading import RdfOptions, expanded_iri
 from clmpt.graph.readers import read_graph
+from clmpt.graph.splitting import hold_out
 from clmpt.graph.writers import export_graph
 from clmpt.sparql.answering import answer_sparql
 from clmpt.symbolic.solver import solve
@@ -141,6 +142,80 @@ def test_things_that_are_the_same_become_one(tmp_path: Path) -> None:
     assert names(graph) == {("a", "r", "b"), ("b", "r", "e")}
     assert solve("?x : r(<http://e/d>, ?x)", graph) == solve("?x : r(See, ?x)", graph) != set()
     assert answer_sparql("ASK { <http://e/d> <http://e/r> <http://e/e> }", graph).holds
+
+
+CITIES = """
+@prefix a: <http://a/> . @prefix b: <http://b/> .
+:river :flows a:Vienna . a:Vienna owl:sameAs b:Wien . b:Wien :on :danube ; :people 1900000 ;
+    rdfs:label "Wien Stadt" . :danube :passes b:Wien .
+GRAPH b:Wien { b:Wien :twinned :Tokyo }
+"""
+
+
+def cities(tmp_path: Path, text: str = CITIES) -> KnowledgeGraph:
+    (tmp_path / "in.trig").write_text(PREFIXES + text)
+    read_graph([tmp_path / "in.trig"], rdf=RdfOptions(same_as=True))[0].save(tmp_path / "stored")
+    return KnowledgeGraph.open(tmp_path / "stored")
+
+
+@pytest.mark.parametrize(
+    "name", ["<http://a/Vienna>", "<http://b/Wien>", "Vienna", "Wien", '"Wien Stadt"']
+)
+def test_formulas_know_the_same_thing_by_the_ends_of_all_its_names(
+    tmp_path: Path, name: str
+) -> None:
+    graph = cities(tmp_path)
+    assert graph.labels(solve(f"?x : on({name}, ?x)", graph)) == ["danube"]
+
+
+@pytest.mark.parametrize("name", ["<http://a/Vienna>", "<http://b/Wien>", ":Wien%20Stadt", ":Wien"])
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        "{} <http://e/on> ?x",
+        "<http://e/river> <http://e/flows> {}",
+        "<http://e/danube> ?p {} . {} <http://e/people> ?x",
+        "?x <http://e/people> 1900000 FILTER(?x = {})",
+        "VALUES ?x {{ {} }} ?x <http://e/on> ?y",
+        "<http://e/river> <http://e/flows>/<http://e/on> ?y . {} <http://e/on> ?y",
+        "GRAPH {} {{ {} <http://e/twinned> ?x }}",
+    ],
+)
+def test_sparql_knows_the_same_thing_by_all_its_names(
+    tmp_path: Path, name: str, pattern: str
+) -> None:
+    query = "ASK { " + pattern.replace("{}", name).replace("{{", "{").replace("}}", "}") + " }"
+    assert answer_sparql(query, cities(tmp_path)).holds
+
+
+def test_what_was_merged_is_exported_as_it_was_written(tmp_path: Path) -> None:
+    graph = cities(tmp_path)
+    assert answer_sparql("ASK { <http://b/Wien> ?p ?o }", graph).holds
+    export_graph(graph, tmp_path / "out.nq")
+    found, written = (
+        canonical(list(ox.parse(path=tmp_path / name, format=form)))
+        for name, form in (("out.nq", ox.RdfFormat.N_QUADS), ("in.trig", ox.RdfFormat.TRIG))
+    )
+    assert found == written
+
+
+def test_an_end_that_two_things_share_is_ambiguous(tmp_path: Path) -> None:
+    other = "<http://c/Wien> rdfs:label 'another one' ; :on :danube ."
+    with pytest.raises(AmbiguousName):
+        solve("?x : on(Wien, ?x)", cities(tmp_path, CITIES + other))
+
+
+def test_a_held_out_fact_of_a_merged_thing_is_not_seen_in_training(tmp_path: Path) -> None:
+    facts = [
+        f"a:{n} owl:sameAs b:{n} . b:{n} :r b:{(n * 7 + k) % 30} ."
+        for n in range(30)
+        for k in (1, 2, 3)
+    ]
+    prefixes = "@prefix a: <http://a/> . @prefix b: <http://b/> ."
+    divided = hold_out(cities(tmp_path, prefixes + "".join(facts)), 0.2, 0)
+    assert len(divided.triples("valid")) > 0
+    found = answer_sparql("SELECT * { ?x <http://e/r> ?y }", divided.view("train"))
+    assert len(found) == len(divided.triples("train"))
 
 
 def test_the_graphs_own_ontology_can_be_applied(tmp_path: Path) -> None:

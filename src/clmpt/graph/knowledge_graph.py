@@ -144,7 +144,7 @@ class KnowledgeGraph:
 
     @property
     def about(self) -> dict[str, Any]:
-        rdf = {"rdf": {"base": self.rdf.base}} if self.rdf else {}
+        rdf = {"rdf": self.rdf.about} if self.rdf else {}
         return rdf | {
             "format": _FORMAT,
             "entities": len(self.entities),
@@ -359,8 +359,7 @@ def _opened(folder: Path, about: dict[str, Any]) -> KnowledgeGraph:
         raise DataError(f"The arrays in '{folder}' do not fit together. Import the graph again.")
     rdf = None
     if "rdf" in about:
-        base = str(about["rdf"]["base"])
-        rdf = RdfStatements.open(folder, len(entities), len(relations), base)
+        rdf = RdfStatements.open(folder, len(entities), len(relations), about["rdf"])
     graph = KnowledgeGraph(entities, relations, index, splits, splits, rdf)
     large = sorted(path for path in folder.glob("*.npy") if path.stat().st_size > LARGE)
     graph.__dict__.update(inverse_ids=inverse, _stored=tuple(large))

@@ -13,7 +13,7 @@ from clmpt.graph.edges import Bools, Ints, build_index
 from clmpt.graph.knowledge_graph import KnowledgeGraph
 from clmpt.graph.names import NameTable
 from clmpt.graph.rdf_reading import SAME_AS, RdfCollector, name_of_iri
-from clmpt.graph.rdf_statements import IRI, LITERAL, NAME, RdfStatements
+from clmpt.graph.rdf_statements import IRI, LITERAL, NAME, RdfStatements, distinct_named
 from clmpt.logic.formula import Name
 from clmpt.logic.iris import iri_of
 from clmpt.logic.rdf_terms import literal_in
@@ -54,7 +54,7 @@ class RdfBuild:
 
     def _merge(self, rows_S5: npt.NDArray[np.int32], same_as: list[int]) -> None:
         """Finds the first of all terms that owl:sameAs connects, directly or not."""
-        said_S = np.isin(rows_S5[:, 2], same_as)
+        said_S = np.isin(rows_S5[:, 2], same_as) & (self.kinds_T[rows_S5[:, 3]] != LITERAL)
         same = self.same_T
         for one, other in rows_S5[said_S][:, [1, 3]].tolist():
             first, second = sorted((_root(same, one), _root(same, other)))
@@ -82,8 +82,14 @@ class RdfBuild:
             )
             builder.add_ids(split, np.stack(ids, axis=1).astype(np.int32))
         self._add_labels(builder)
-        for term in np.flatnonzero(self.same_T != np.arange(len(self.texts))).tolist():
-            builder.aliases.append((self._name(term), self.texts[term]))
+        for term in self.merged.tolist():
+            name, text = self._name(term), self.texts[term]
+            builder.aliases += [(name, text), (name, builder.label_of(text))]
+
+    @property
+    def merged(self) -> Ints:
+        """The terms for which another one stands."""
+        return np.flatnonzero(self.same_T != np.arange(len(self.texts)))
 
     def _name(self, term: int) -> str:
         """The name of the entity that a term is."""
@@ -186,9 +192,18 @@ class RdfBuild:
             ),
             NameTable.of([*own, *(self.texts[term] for term in further.tolist())]),
             build_index(*sizes, parts),
-            _distinct_named(mapped[mapped[:, 0] >= 0]),
+            distinct_named(mapped[mapped[:, 0] >= 0]),
             self.collector.base,
+            self._same(term_T, sizes[0]),
         )
+
+    def _same(self, term_T: Ints, size: int) -> npt.NDArray[np.int32] | None:
+        """The term that stands for each stored one; None if none are the same."""
+        if not self.merged.size:
+            return None
+        same = np.arange(size, dtype=np.int32)
+        same[term_T] = term_T[self.same_T]
+        return same
 
 
 def _root(same_T: Ints, term: int) -> int:
@@ -215,13 +230,3 @@ def _in_order(rows: npt.NDArray[np.int32]) -> list[int]:
     found, first = np.unique(rows.reshape(-1), return_index=True)
     ordered: list[int] = found[np.argsort(first)].tolist()
     return ordered
-
-
-def _distinct_named(rows_M5: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
-    """Sorted by graph; a statement in two splits is one with the bits of both."""
-    if not len(rows_M5):
-        return rows_M5
-    distinct, group_M = np.unique(rows_M5[:, :4], axis=0, return_inverse=True)
-    bits = np.zeros(len(distinct), np.int32)
-    np.bitwise_or.at(bits, group_M.reshape(-1), rows_M5[:, 4])
-    return np.concatenate([distinct, bits[:, None]], axis=1).astype(np.int32)
