@@ -18,6 +18,7 @@ from clmpt.graph.splitting import hold_out
 from clmpt.graph.writers import export_graph
 from clmpt.sparql.answering import answer_sparql
 from clmpt.symbolic.solver import solve
+from toy import films
 
 PREFIXES = """
 @prefix : <http://e/> .
@@ -346,9 +347,39 @@ def test_harmless_entities_are_read(tmp_path: Path) -> None:
     assert answer_sparql('ASK { ?s ?p "http://e/x" }', read_graph([tmp_path / "x.rdf"])[0]).holds
 
 
-def test_leaving_out_what_is_not_there_is_a_mistake(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="nothing to leave out"):
-        read(tmp_path, ":a :r :b .", RdfOptions(leave_out=frozenset({"http://e/nothing"})))
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (RdfOptions(leave_out=frozenset({"http://e/nothing"})), "nothing to leave out: no state"),
+        (RdfOptions(leave_out=frozenset({"http://e/a"})), "nothing to leave out: no statement"),
+        (RdfOptions(leave_out=frozenset({"ex:r"})), "'ex:' is not a well-known prefix"),
+        (RdfOptions(label_properties=("ex:title",)), "'ex:' is not a well-known prefix"),
+        (RdfOptions(label_properties=("http://e/r",)), "no such labels: no statement has the text"),
+    ],
+)
+def test_properties_that_no_statement_has_are_mistakes(
+    tmp_path: Path, options: RdfOptions, words: str
+) -> None:
+    with pytest.raises(DataError, match=words):
+        read(tmp_path, ":a :r :b .", options)
+
+
+def test_a_plain_name_is_left_out_of_what_export_wrote(tmp_path: Path) -> None:
+    export_graph(films(), tmp_path / "films.nt")
+    options = RdfOptions(leave_out=frozenset({expanded_iri("won")}))
+    graph, _ = read_graph([tmp_path / "films.nt"], rdf=options)
+    assert "won" not in list(graph.relations.names)
+    assert answer_sparql("ASK { ?x :won ?y }", graph).holds
+
+
+def test_types_are_a_relation_unless_they_are_left_out(tmp_path: Path) -> None:
+    text = ':a a :City ; rdfs:label "A-town" ; :in :b .'
+    kind = expanded_iri("rdf:type")
+    assert names(read(tmp_path, text)) == {("a", kind, "City"), ("a", "in", "b")}
+    graph = read(tmp_path, text, RdfOptions(leave_out=frozenset({kind})))
+    assert list(graph.entities.names) == ["http://e/a", "http://e/b"]
+    assert graph.labels([0]) == ["A-town"]
+    assert answer_sparql("ASK { :A-town a :City }", graph).holds
 
 
 def test_a_split_is_exported_without_labels_of_others(tmp_path: Path) -> None:

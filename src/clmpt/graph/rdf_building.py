@@ -12,7 +12,7 @@ from clmpt.graph.builder import GraphBuilder
 from clmpt.graph.edges import Bools, Ints, build_index
 from clmpt.graph.knowledge_graph import KnowledgeGraph
 from clmpt.graph.names import NameTable
-from clmpt.graph.rdf_reading import SAME_AS, RdfCollector, name_of_iri
+from clmpt.graph.rdf_reading import SAME_AS, RdfCollector, RdfOptions, name_of_iri
 from clmpt.graph.rdf_statements import IRI, LITERAL, NAME, RdfStatements, distinct_named
 from clmpt.logic.formula import Name
 from clmpt.logic.iris import iri_of
@@ -34,6 +34,7 @@ class RdfBuild:
     relation_T: Ints = field(init=False)
     same_T: Ints = field(init=False)  # the term that stands for each one among entities
     left_out: int = 0
+    spoken: set[str] = field(default_factory=set)  # languages of labels
 
     def __post_init__(self) -> None:
         rows_S5, options = self.collector.rows_S5, self.collector.options
@@ -114,6 +115,7 @@ class RdfBuild:
             literal = literal_in(self.texts[object_])
             if literal is None or not literal.text:
                 continue
+            self.spoken.add(literal.language)
             name = self._name(subject)
             rank = (
                 language_rank(literal.language, options.languages),
@@ -135,6 +137,14 @@ class RdfBuild:
                 literal = literal_in(self.texts[term])
                 if literal is not None:
                     builder.labels.setdefault(self.texts[term], literal.text)
+
+    @property
+    def unused_languages(self) -> list[str]:
+        """The languages that were asked for and that no label has."""
+        wanted = self.collector.options.languages
+        if wanted == RdfOptions().languages:
+            return []
+        return [tag for tag in wanted if all(language_rank(one, (tag,)) for one in self.spoken)]
 
     # --- all statements ---------------------------------------------------------------------------
 

@@ -66,6 +66,17 @@ class RdfOptions:
     base: str = ""  # for relative IRIs; by default the file's own address
 
 
+RDF_OPTIONS = {  # and how they are written in commands
+    "literals": "--literals",
+    "languages": "--language",
+    "label_properties": "--label-property",
+    "leave_out": "--leave-out",
+    "same_as": "--same-as",
+    "entail": "--entail",
+    "base": "--base",
+}
+
+
 @dataclass
 class RdfCollector:
     """Statements of one or more files, with their terms numbered in order of appearance.
@@ -176,12 +187,40 @@ def name_of_iri(iri: str) -> str:
 
 
 def expanded_iri(text: str) -> str:
-    """An IRI, given in full or with a well-known prefix.
+    """An IRI, given in full, with a well-known prefix, or as the plain name that our export wrote.
 
-    >>> expanded_iri("rdf:type"), expanded_iri("http://e/x")
-    ('http://www.w3.org/1999/02/22-rdf-syntax-ns#type', 'http://e/x')
+    >>> expanded_iri("rdf:type"), expanded_iri("http://e/x"), expanded_iri("won")
+    ('http://www.w3.org/1999/02/22-rdf-syntax-ns#type', 'http://e/x', 'urn:clmpt:won')
     """
     prefix, colon, local = text.strip("<>").partition(":")
-    if colon and prefix in PREFIXES and not local.startswith("//"):
+    if not colon:
+        return iri_of(Name(text))
+    if prefix in PREFIXES and not local.startswith("//"):
         return PREFIXES[prefix] + local
     return text.strip("<>")
+
+
+def refuse_unused(collector: RdfCollector) -> None:
+    """Rejects properties in the options that no statement has: they are mistakes."""
+    options, rows_S5 = collector.options, collector.rows_S5
+
+    def objects(iri: str) -> npt.NDArray[np.int32]:
+        found: npt.NDArray[np.int32] = rows_S5[rows_S5[:, 2] == collector.ids.get(iri, -1), 3]
+        return found
+
+    for iri in sorted(options.leave_out):
+        if not len(objects(iri)):
+            raise DataError(f"There is nothing to leave out: {_no_statement('relation', iri)}")
+    for iri in sorted(set(options.label_properties) - set(LABEL_PROPERTIES)):
+        if not (collector.kinds_T()[objects(iri)] == LITERAL).any():
+            raise DataError(f"There are no such labels: {_no_statement('text property', iri)}")
+
+
+def _no_statement(kind: str, iri: str) -> str:
+    prefix, _, local = iri.partition(":")
+    if prefix == "urn" or local.startswith("//"):
+        return f"no statement has the {kind} '{name_of_iri(iri)}'. Check its spelling."
+    return (
+        f"no statement has the {kind} '{iri}', and '{prefix}:' is not a well-known prefix. Give "
+        "the IRI in full."
+    )
