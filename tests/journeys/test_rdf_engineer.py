@@ -60,7 +60,7 @@ def test_a_type_that_was_left_out_filters_likely_answers(
     some, none = (
         document(["ask", str(model), query.format(sign)], capsys)["rows"] for sign in ("=", "!=")
     )
-    assert some[0]["t"]["name"] == "http://example.org/Thing"
+    assert some[0]["t"]["iri"] == "http://example.org/Thing"
     assert none == []
 
 

@@ -22,7 +22,7 @@ from clmpt.graph.rdf_statements import RdfStatements
 from clmpt.graph.vocabulary import Vocabulary
 from clmpt.logic.formula import Id, Name, Query, Symbol
 from clmpt.storage.arrays import IMPORT_AGAIN, open_array, save_array
-from clmpt.storage.checksums import LARGE, verify_file
+from clmpt.storage.checksums import LARGE, LISTED, verify_file
 from clmpt.storage.files import open_json, save_json
 from clmpt.storage.sealing import sealed_folder
 
@@ -100,7 +100,7 @@ class KnowledgeGraph:
                     save_array(scratch, f"{stem}_alias_owners", vocabulary.aliases.owners)
             if self.rdf:
                 self.rdf.save(scratch)
-            save_json(scratch / _ABOUT, self.about)
+            save_json(scratch / _ABOUT, self.about | LISTED)
 
     @cached_property
     def fingerprint(self) -> str:
