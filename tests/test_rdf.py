@@ -236,6 +236,18 @@ def test_the_graphs_own_ontology_can_be_applied(tmp_path: Path) -> None:
     assert ("b", "near", "a") in names(read(tmp_path, symmetric, RdfOptions(entail="owl-rl")))
 
 
+def test_statements_about_names_of_a_table_are_about_these(tmp_path: Path) -> None:
+    (tmp_path / "facts.tsv").write_text('http://e/a\thttp://e/r\tb\n_:b0\thttp://e/r\t"A"\n')
+    (tmp_path / "more.ttl").write_text(
+        PREFIXES + ':a rdfs:label "A" ; :r 3 . <urn:clmpt:b> :n 4 . [] :n 5 .'
+    )
+    graph, _ = read_graph([tmp_path / "facts.tsv", tmp_path / "more.ttl"])
+    query = 'ASK { ?x rdfs:label "A" ; <http://e/r> ?y , 3 . ?y <http://e/n> 4 }'
+    assert answer_sparql(query, graph).holds
+    # Names in a table are no literals and no blank nodes, whatever they look like.
+    assert not answer_sparql('ASK { ?x <http://e/r> "A" }', graph).holds
+
+
 def test_relative_iris_and_byte_order_marks(tmp_path: Path) -> None:
     path = tmp_path / "x.ttl"
     path.write_bytes(b"\xef\xbb\xbf<#me> <knows> <#you> .")

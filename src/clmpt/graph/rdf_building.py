@@ -162,6 +162,9 @@ class RdfBuild:
     def statements(self, graph: KnowledgeGraph, builder: GraphBuilder) -> RdfStatements:
         """All statements, and the triples that a builder has from other files."""
         entities, relations = len(graph.entities), len(graph.relations)
+        if builder.rows:
+            self._recognise(self.entity_T, builder.entity_ids)
+            self._recognise(self.relation_T, builder.relation_ids)
         kinds_E = np.full(entities, NAME, np.uint8)
         known = self.entity_T >= 0
         kinds_E[self.entity_T[known]] = [
@@ -206,6 +209,11 @@ class RdfBuild:
             self.collector.base,
             self._same(term_T, sizes[0]),
         )
+
+    def _recognise(self, id_T: Ints, ids: dict[str, int]) -> None:
+        """Finds the names that other files use, too, among the IRIs without an id."""
+        for term in np.flatnonzero((id_T < 0) & (self.kinds_T == IRI)).tolist():
+            id_T[term] = ids.get(name_of_iri(self.texts[term]), -1)
 
     def _same(self, term_T: Ints, size: int) -> npt.NDArray[np.int32] | None:
         """The term that stands for each stored one; None if none are the same."""
