@@ -25,7 +25,7 @@ from clmpt.compute.tensor_files import checksum
 from clmpt.errors import ClmptError
 from clmpt.experiments.fitting import BASELINE_REPORT, REPORT
 from clmpt.graph.knowledge_graph import KnowledgeGraph
-from clmpt.graph.rdf_reading import LABEL, RdfOptions
+from clmpt.graph.rdf_reading import LABEL, SAME_AS, RdfOptions
 from clmpt.graph.readers import read_graph
 from clmpt.pages.report_folder import read_cost, read_report
 from clmpt.predictors.predictor_folder import open_predictor
@@ -77,16 +77,18 @@ def use_statements(path: Path) -> Any:
 
 
 def write_statements(folder: Path) -> Path:
-    """A stored graph with literals, labels in two languages, blank nodes and a named graph."""
+    """A stored graph with literals, labels in two languages, blank nodes, a named graph and a thing
+    with two names."""
     source = folder / "statements.trig"
     lines = [
         f":{n} :likes :{(n * 7) % 31} ; :age {n} ; <{LABEL}> "
         f"'{'Anna' if n == 3 else f'N {n}'}'@en , 'Nummer {n}'@de . [] :knows :{n} ."
         for n in range(31)
     ]
+    lines += [f":3 <{SAME_AS}> :third . :third :likes :4 ."]
     lines = ["@prefix : <http://e/> .", *lines, ":g { :1 :likes :2 , 'a text' . }"]
     source.write_text("\n".join(lines))
-    graph, _ = read_graph([source], rdf=RdfOptions(base="http://e/"))
+    graph, _ = read_graph([source], rdf=RdfOptions(base="http://e/", same_as=True))
     graph.save(folder / "statements")
     return folder / "statements"
 

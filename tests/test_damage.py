@@ -11,9 +11,18 @@ import pytest
 from clmpt.cli.main import main
 from clmpt.errors import DataError
 from clmpt.graph.knowledge_graph import KnowledgeGraph
+from clmpt.predictors.predictor_folder import open_predictor, replace_predictor
 from clmpt.storage.checksums import LARGE, MANIFEST, checksum_of, is_there, verify_file
 from clmpt.storage.sealing import list_file, listed_file, remove_listed, sealed_folder
-from mutating import Subject, mutate, subjects_in, use_queries
+from mutating import (
+    Subject,
+    mutate,
+    subjects_in,
+    use_graph,
+    use_model,
+    use_predictor,
+    use_queries,
+)
 from tampering import without_checksums
 from toy import films
 
@@ -83,13 +92,51 @@ def test_check_names_every_damaged_file(tmp_path: Path, capsys: Captured) -> Non
     assert "some.queries' is damaged" in shown.out
     assert "make it again" in shown.err
     assert main(["check", str(tmp_path / "nowhere")]) == 2
+    assert main(["check", str(tmp_path / "in" / "some.queries")]) == 1
     assert main(["check", str(tmp_path / "in" / "films" / "keys.npy")]) == 1
+
+
+def test_a_list_that_got_lost_is_damage(fitted: Path, tmp_path: Path, capsys: Captured) -> None:
+    shutil.copytree(fitted / "model", tmp_path / "model")
+    for place, used, use in (
+        ("graph", "graph", use_graph),
+        ("predictor", "predictor", use_predictor),
+        ("reasoner", ".", use_model),
+        (".", ".", use_model),
+    ):
+        (tmp_path / "model" / place / MANIFEST).unlink()
+        with pytest.raises(DataError, match=f"{MANIFEST}' is missing"):
+            use(tmp_path / "model" / used)
+        assert main(["check", str(tmp_path / "model")]) == 1
+        shown = capsys.readouterr().out
+        assert f"{MANIFEST}' is damaged: it is missing, so nothing in the folder was ch" in shown
+        shutil.copy(fitted / "model" / place / MANIFEST, tmp_path / "model" / place)
+    assert main(["check", str(tmp_path / "model")]) == 0
+
+
+def test_a_run_of_an_earlier_version_gets_no_list_that_it_lacks(
+    fitted: Path, tmp_path: Path
+) -> None:
+    shutil.copytree(fitted / "model" / "predictor", tmp_path / "predictor")
+    without_checksums(tmp_path)
+    found = open_predictor(tmp_path / "predictor")
+    replace_predictor(tmp_path / "predictor", found.predictor, {})
+    assert open_predictor(tmp_path / "predictor").names.entities
+
+
+def test_a_file_that_is_no_store_is_not_called_damaged(tmp_path: Path, capsys: Captured) -> None:
+    (tmp_path / "a.trig").write_text("<http://e/a> <http://e/b> <http://e/c> .")
+    assert main(["check", str(tmp_path / "a.trig")]) == 2
+    assert "is nothing that clmpt has stored" in capsys.readouterr().err
+    films().save(tmp_path / "films")
+    assert main(["check", str(tmp_path / "films" / "keys.npy")]) == 0
 
 
 def test_query_files_may_be_moved_and_renamed(fitted: Path, tmp_path: Path) -> None:
     shutil.copy(fitted / "model" / "train.queries", tmp_path / "mine")
     moved = Subject(tmp_path / "mine", use_queries)
     assert moved.use(moved.path) == use_queries(fitted / "model" / "train.queries")
+    assert main(["check", str(tmp_path / "mine")]) == 0
 
 
 def test_a_kill_while_a_file_is_replaced_leaves_a_valid_folder(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 from pathlib import Path
 
 import pyoxigraph as ox
@@ -9,13 +10,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from clmpt.errors import DataError
+from clmpt.errors import AmbiguousName, DataError
 from clmpt.graph.knowledge_graph import KnowledgeGraph
 from clmpt.graph.rdf_reading import RdfOptions, expanded_iri
 from clmpt.graph.readers import read_graph
+from clmpt.graph.splitting import hold_out
 from clmpt.graph.writers import export_graph
 from clmpt.sparql.answering import answer_sparql
 from clmpt.symbolic.solver import solve
+from toy import films
 
 PREFIXES = """
 @prefix : <http://e/> .
@@ -142,6 +145,80 @@ def test_things_that_are_the_same_become_one(tmp_path: Path) -> None:
     assert answer_sparql("ASK { <http://e/d> <http://e/r> <http://e/e> }", graph).holds
 
 
+CITIES = """
+@prefix a: <http://a/> . @prefix b: <http://b/> .
+:river :flows a:Vienna . a:Vienna owl:sameAs b:Wien . b:Wien :on :danube ; :people 1900000 ;
+    rdfs:label "Wien Stadt" . :danube :passes b:Wien .
+GRAPH b:Wien { b:Wien :twinned :Tokyo }
+"""
+
+
+def cities(tmp_path: Path, text: str = CITIES) -> KnowledgeGraph:
+    (tmp_path / "in.trig").write_text(PREFIXES + text)
+    read_graph([tmp_path / "in.trig"], rdf=RdfOptions(same_as=True))[0].save(tmp_path / "stored")
+    return KnowledgeGraph.open(tmp_path / "stored")
+
+
+@pytest.mark.parametrize(
+    "name", ["<http://a/Vienna>", "<http://b/Wien>", "Vienna", "Wien", '"Wien Stadt"']
+)
+def test_formulas_know_the_same_thing_by_the_ends_of_all_its_names(
+    tmp_path: Path, name: str
+) -> None:
+    graph = cities(tmp_path)
+    assert graph.labels(solve(f"?x : on({name}, ?x)", graph)) == ["danube"]
+
+
+@pytest.mark.parametrize("name", ["<http://a/Vienna>", "<http://b/Wien>", ":Wien%20Stadt", ":Wien"])
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        "{} <http://e/on> ?x",
+        "<http://e/river> <http://e/flows> {}",
+        "<http://e/danube> ?p {} . {} <http://e/people> ?x",
+        "?x <http://e/people> 1900000 FILTER(?x = {})",
+        "VALUES ?x {{ {} }} ?x <http://e/on> ?y",
+        "<http://e/river> <http://e/flows>/<http://e/on> ?y . {} <http://e/on> ?y",
+        "GRAPH {} {{ {} <http://e/twinned> ?x }}",
+    ],
+)
+def test_sparql_knows_the_same_thing_by_all_its_names(
+    tmp_path: Path, name: str, pattern: str
+) -> None:
+    query = "ASK { " + pattern.replace("{}", name).replace("{{", "{").replace("}}", "}") + " }"
+    assert answer_sparql(query, cities(tmp_path)).holds
+
+
+def test_what_was_merged_is_exported_as_it_was_written(tmp_path: Path) -> None:
+    graph = cities(tmp_path)
+    assert answer_sparql("ASK { <http://b/Wien> ?p ?o }", graph).holds
+    export_graph(graph, tmp_path / "out.nq")
+    found, written = (
+        canonical(list(ox.parse(path=tmp_path / name, format=form)))
+        for name, form in (("out.nq", ox.RdfFormat.N_QUADS), ("in.trig", ox.RdfFormat.TRIG))
+    )
+    assert found == written
+
+
+def test_an_end_that_two_things_share_is_ambiguous(tmp_path: Path) -> None:
+    other = "<http://c/Wien> rdfs:label 'another one' ; :on :danube ."
+    with pytest.raises(AmbiguousName):
+        solve("?x : on(Wien, ?x)", cities(tmp_path, CITIES + other))
+
+
+def test_a_held_out_fact_of_a_merged_thing_is_not_seen_in_training(tmp_path: Path) -> None:
+    facts = [
+        f"a:{n} owl:sameAs b:{n} . b:{n} :r b:{(n * 7 + k) % 30} ."
+        for n in range(30)
+        for k in (1, 2, 3)
+    ]
+    prefixes = "@prefix a: <http://a/> . @prefix b: <http://b/> ."
+    divided = hold_out(cities(tmp_path, prefixes + "".join(facts)), 0.2, 0)
+    assert len(divided.triples("valid")) > 0
+    found = answer_sparql("SELECT * { ?x <http://e/r> ?y }", divided.view("train"))
+    assert len(found) == len(divided.triples("train"))
+
+
 def test_the_graphs_own_ontology_can_be_applied(tmp_path: Path) -> None:
     text = (
         ":Dog rdfs:subClassOf :Animal . :rex a :Dog . :owns rdfs:domain :Person . :ann :owns :rex ."
@@ -157,6 +234,18 @@ def test_the_graphs_own_ontology_can_be_applied(tmp_path: Path) -> None:
     assert not any(tail.startswith("http://www.w3.org/") for tail in learned)
     symmetric = ":near a owl:SymmetricProperty . :a :near :b ."
     assert ("b", "near", "a") in names(read(tmp_path, symmetric, RdfOptions(entail="owl-rl")))
+
+
+def test_statements_about_names_of_a_table_are_about_these(tmp_path: Path) -> None:
+    (tmp_path / "facts.tsv").write_text('http://e/a\thttp://e/r\tb\n_:b0\thttp://e/r\t"A"\n')
+    (tmp_path / "more.ttl").write_text(
+        PREFIXES + ':a rdfs:label "A" ; :r 3 . <urn:clmpt:b> :n 4 . [] :n 5 .'
+    )
+    graph, _ = read_graph([tmp_path / "facts.tsv", tmp_path / "more.ttl"])
+    query = 'ASK { ?x rdfs:label "A" ; <http://e/r> ?y , 3 . ?y <http://e/n> 4 }'
+    assert answer_sparql(query, graph).holds
+    # Names in a table are no literals and no blank nodes, whatever they look like.
+    assert not answer_sparql('ASK { ?x <http://e/r> "A" }', graph).holds
 
 
 def test_relative_iris_and_byte_order_marks(tmp_path: Path) -> None:
@@ -213,14 +302,96 @@ def test_hostile_xml_is_refused_before_it_grows(tmp_path: Path, text: str, words
         read_graph([tmp_path / "x.rdf"])
 
 
+def nested(levels: int) -> str:
+    return '{"http://e/p":' * levels + "1" + "}" * levels
+
+
+STAR = ":a :p " + "<<( :a :p " * 40_000 + ":b" + " )>>" * 40_000 + " ."
+
+
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize(
+    ("name", "text", "words"),
+    [
+        ("x.jsonld", nested(40_000), "nested more than 200 levels deep"),
+        ("x.jsonld", f'{{"http://e/p": {"[" * 201}', "nested more than 200 levels deep"),
+        ("x.ttl", PREFIXES + STAR, "statements about statements"),
+        ("x.nt", STAR.replace(":a", "<http://a>").replace(":p", "<http://p>"), "about statements"),
+    ],
+    ids=["objects", "arrays", "terms", "terms-in-lines"],
+)
+def test_what_would_exhaust_the_parsers_stack_is_refused(
+    tmp_path: Path, name: str, text: str, words: str, packed: bool
+) -> None:
+    path = tmp_path / (name + ".gz" * packed)
+    path.write_bytes(gzip.compress(text.encode()) if packed else text.encode())
+    with pytest.raises(DataError, match=words):
+        read_graph([path])
+
+
+def test_brackets_in_strings_are_no_depth(tmp_path: Path) -> None:
+    # The quotes and backslashes are where a piece of 65,536 bytes ends, and around it.
+    for before in range(65_500, 65_540):
+        text = "x" * before + '\\\\\\"' + "[{" * 500
+        (tmp_path / "x.jsonld").write_text(f'{{"@id": "http://e/a", "http://e/p": "{text}"}}')
+        assert len(read_graph([tmp_path / "x.jsonld"], rdf=RdfOptions(literals=True))[0].entities)
+    (tmp_path / "x.jsonld").write_text(nested(200))
+    assert read_graph([tmp_path / "x.jsonld"])[0].index.triples == 199
+
+
+def test_turtle_nests_as_deep_as_it_likes(tmp_path: Path) -> None:
+    deep = ":a :p " + "[ :p " * 50_000 + ":b" + "]" * 50_000 + " . :a :q " + "(" * 50_000
+    graph = read(tmp_path, deep + ")" * 50_000 + ' . :a :text """' + "<<( " * 900 + '""" .')
+    assert graph.index.triples == 50_001 + 99_999
+
+
+def test_a_context_that_is_not_in_the_file_is_explained(tmp_path: Path) -> None:
+    (tmp_path / "x.jsonld").write_text('{"@context": "https://schema.org", "name": "x"}')
+    with pytest.raises(DataError, match=r"JSON-LD context .* Put the context into the file"):
+        read_graph([tmp_path / "x.jsonld"])
+    (tmp_path / "x.jsonld").write_text('{"@context": 1}')
+    with pytest.raises(DataError, match="is not JSON-LD: @context"):
+        read_graph([tmp_path / "x.jsonld"])
+
+
 def test_harmless_entities_are_read(tmp_path: Path) -> None:
     (tmp_path / "x.rdf").write_text(bomb('<!ENTITY z "http://e/">', "&z;x"))
     assert answer_sparql('ASK { ?s ?p "http://e/x" }', read_graph([tmp_path / "x.rdf"])[0]).holds
 
 
-def test_leaving_out_what_is_not_there_is_a_mistake(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="nothing to leave out"):
-        read(tmp_path, ":a :r :b .", RdfOptions(leave_out=frozenset({"http://e/nothing"})))
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (RdfOptions(leave_out=frozenset({"http://e/nothing"})), "nothing to leave out: no state"),
+        (RdfOptions(leave_out=frozenset({"http://e/a"})), "nothing to leave out: no statement"),
+        (RdfOptions(leave_out=frozenset({"ex:r"})), "'ex:' is not a well-known prefix"),
+        (RdfOptions(label_properties=("ex:title",)), "'ex:' is not a well-known prefix"),
+        (RdfOptions(label_properties=("http://e/r",)), "no such labels: no statement has the text"),
+    ],
+)
+def test_properties_that_no_statement_has_are_mistakes(
+    tmp_path: Path, options: RdfOptions, words: str
+) -> None:
+    with pytest.raises(DataError, match=words):
+        read(tmp_path, ":a :r :b .", options)
+
+
+def test_a_plain_name_is_left_out_of_what_export_wrote(tmp_path: Path) -> None:
+    export_graph(films(), tmp_path / "films.nt")
+    options = RdfOptions(leave_out=frozenset({expanded_iri("won")}))
+    graph, _ = read_graph([tmp_path / "films.nt"], rdf=options)
+    assert "won" not in list(graph.relations.names)
+    assert answer_sparql("ASK { ?x :won ?y }", graph).holds
+
+
+def test_types_are_a_relation_unless_they_are_left_out(tmp_path: Path) -> None:
+    text = ':a a :City ; rdfs:label "A-town" ; :in :b .'
+    kind = expanded_iri("rdf:type")
+    assert names(read(tmp_path, text)) == {("a", kind, "City"), ("a", "in", "b")}
+    graph = read(tmp_path, text, RdfOptions(leave_out=frozenset({kind})))
+    assert list(graph.entities.names) == ["http://e/a", "http://e/b"]
+    assert graph.labels([0]) == ["A-town"]
+    assert answer_sparql("ASK { :A-town a :City }", graph).holds
 
 
 def test_a_split_is_exported_without_labels_of_others(tmp_path: Path) -> None:

@@ -108,6 +108,8 @@ def test_an_rdflib_dataset_is_read_with_all_its_graphs() -> None:
         (7, "opened with open_graph"),
         ([("a", "r")], r"Triple 1 should be \(head, relation, tail\)"),
         ([("a", "r", "b"), "abc"], "Triple 2 should be"),
+        ([("a", "r", "")], "tail of triple 1 is '', which is not a name"),
+        (rdflib.Graph(), "^The rdflib graph has no triples"),
         ([("a", "r", True)], "is True, which is not a name"),
         ([("a", "r", ["x"] * 1000)], "…, which is not a name"),
         (networkx.Graph([("a", "b")]), "undirected"),
@@ -125,7 +127,7 @@ def test_an_edge_attribute_is_for_networkx_only() -> None:
         KnowledgeGraph.from_triples(FACTS, relation="does")
 
 
-texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
+texts = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=8)
 
 
 @given(st.lists(st.tuples(texts, texts, texts), min_size=1, max_size=20))

@@ -53,6 +53,17 @@ def test_what_was_left_out_of_the_model_can_still_be_asked_exactly(
     assert "Unknown relation 'type'" in capsys.readouterr().err
 
 
+def test_a_type_that_was_left_out_filters_likely_answers(
+    model: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    query = "SELECT ?x ?t {{ ?x :r0 :n3 OPTIONAL {{ ?x a ?t }} FILTER(?t {} :Thing) }}"
+    some, none = (
+        document(["ask", str(model), query.format(sign)], capsys)["rows"] for sign in ("=", "!=")
+    )
+    assert some[0]["t"]["iri"] == "http://example.org/Thing"
+    assert none == []
+
+
 def test_likely_answers_in_sparql_use_any_label(
     model: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

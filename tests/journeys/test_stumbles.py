@@ -43,6 +43,27 @@ def test_labels_can_be_given_with_a_folder_of_splits(tmp_path: Path, capsys: Cap
     assert "a folder in another layout" in capsys.readouterr().err
 
 
+def test_import_and_info_count_the_same_labels(tmp_path: Path, capsys: Captured) -> None:
+    (tmp_path / "x.ttl").write_text(
+        "<http://e/a> <http://e/r> <http://e/b> ; <http://xmlns.com/foaf/0.1/name> 'A', 'B' ."
+    )
+    (tmp_path / "labels.tsv").write_text("http://e/nothing\tunused\n")
+    words = ["import", str(tmp_path / "x.ttl"), "--labels", str(tmp_path / "labels.tsv")]
+    assert main([*words, "--out", str(tmp_path / "graph"), "--json"]) == 0
+    imported = json.loads(capsys.readouterr().out)["labels"]
+    assert main(["info", str(tmp_path / "graph"), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["labels"] == imported == 3  # A, and the ends b and r
+
+
+def test_a_language_that_no_label_has_is_noted(tmp_path: Path, capsys: Captured) -> None:
+    (tmp_path / "x.ttl").write_text(
+        "<http://e/a> <http://e/r> <http://e/b> ; <http://xmlns.com/foaf/0.1/name> 'A'@en-GB ."
+    )
+    words = ["import", str(tmp_path / "x.ttl"), "--language", "fr,en"]
+    assert main([*words, "--out", str(tmp_path / "graph")]) == 0
+    assert "Note: no label is in the language fr.\n" in capsys.readouterr().err
+
+
 def test_piped_questions_are_answered_in_json_lines(
     fitted: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
 ) -> None:

@@ -22,6 +22,8 @@ FILES = {
     "junk.tsv": bytes(range(256)) * 8,
     "latin.tsv": FACT.encode("latin-1"),
     "utf16.tsv": FACT.encode("utf-16"),
+    "numbers.ttl": b"<http://e/x> <http://e/p> 3 .",
+    "labels.ttl": b'<http://e/x> <http://www.w3.org/2000/01/rdf-schema#label> "x"@en .',
     "taken/mine.txt": b"mine",
 }
 UNSHARE = ("unshare", "--user", "--map-root-user", "--mount")
@@ -93,6 +95,43 @@ WRONG = {
     "heads that do not divide the width": (
         "fit films.tsv --out new --recipe odd.toml",
         "3 heads do not divide the predictor's width of 64.",
+    ),
+    "nothing to learn from": (
+        "fit numbers.ttl --out new",
+        "There are no facts between things to learn from. If they are literals of RDF, such as "
+        "numbers, keep these as entities with --literals.",
+    ),
+    "nothing to plan for": (
+        "fit numbers.ttl --plan",
+        "There are no facts between things to learn from. If they are literals of RDF, such as "
+        "numbers, keep these as entities with --literals.",
+    ),
+    "an option for RDF with a table": (
+        "import films.tsv --leave-out won --out new",
+        "--leave-out is for RDF, and there is none here. Leave it out, or make RDF of the graph "
+        "first with 'clmpt export'.",
+    ),
+    "an unknown prefix": (
+        "import labels.ttl --leave-out ex:knows --out new",
+        "There is nothing to leave out: no statement has the relation 'ex:knows', and 'ex:' is not "
+        "a well-known prefix. Give the IRI in full.",
+    ),
+    "a language that is none": (
+        "import labels.ttl --language de,,en --out new",
+        "--language takes tags such as en or de,en, not 'de,,en'.",
+    ),
+    "another misspelt language": (
+        "fit labels.ttl --language xx_yy",
+        "--language takes tags such as en or de,en, not 'xx_yy'.",
+    ),
+    "an address that is no endpoint": (
+        "import ftp://x/y --out new",
+        "'ftp://x/y' cannot be read: only SPARQL endpoints at http:// or https:// are. Download "
+        "it, and give the file.",
+    ),
+    "an option of other commands": (
+        "import films.tsv --folder x --out new",
+        "Unexpected argument '--folder'. See 'clmpt import --help'.",
     ),
     "no such command": (
         "fti films.tsv",

@@ -60,8 +60,8 @@ def _unknown(word: str, names: Sequence[str], options: argparse.Namespace) -> st
     name = word.partition("=")[0].removeprefix("--")
     if word.startswith("--") and name in vars(options) and f"--{name}" not in names:
         return f"Unexpected argument '{word}'. Give the {name} by itself, without '--{name}'."
-    near = get_close_matches(word, names, 1)
-    hint = f" Did you mean '{near[0]}'?" if near else ""
+    near = get_close_matches(name, [one[2:] for one in names if one.startswith("--")], 1)
+    hint = f" Did you mean '--{near[0]}'?" if near else ""
     return f"Unexpected argument '{word}'.{hint}"
 
 

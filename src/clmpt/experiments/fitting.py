@@ -16,6 +16,7 @@ from clmpt.answering.answerer import Answerer
 from clmpt.answering.asked_model import BEAM_SEARCH
 from clmpt.answering.model_folder import CHOICE, PREDICTOR, REASONER, choice_in, save_choice
 from clmpt.display.bars import ShowProgress, shown_progress
+from clmpt.errors import DataError
 from clmpt.experiments.costs import (
     BEAM_ROWS,
     Work,
@@ -103,6 +104,11 @@ def settings_for(
 ) -> FitSettings:
     """Those of a fit in `out`: chosen by the graph's size, or those of the model that is updated
     there, and above them what is given."""
+    if not graph.index.triples:
+        raise DataError(
+            "There are no facts between things to learn from. If they are literals of RDF, such as "
+            "numbers, keep these as entities with --literals."
+        )
     finish_exchange(out)
     other = fit_of_other_names(out, graph)
     return same_settings(other, given) if other else fit_settings(graph, given)

@@ -82,7 +82,9 @@ class GraphBuilder:
 
     def _vocabulary(self, kind: str, ids: dict[str, int]) -> Vocabulary:
         labels = [self.labels.get(name) or self.label_of(name) for name in ids]
-        pairs = list(dict.fromkeys((text, ids[name]) for name, text in self.aliases if name in ids))
+        pairs = list(
+            dict.fromkeys((text, ids[name]) for name, text in self.aliases if text and name in ids)
+        )
         try:
             table = NameTable.of(labels) if any(labels) else None
             aliases = None

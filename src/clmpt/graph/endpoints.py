@@ -35,6 +35,15 @@ def is_address(source: str) -> bool:
     return bool(re.match(r"https?://", source, re.IGNORECASE))
 
 
+def refuse_other_address(source: str) -> None:
+    """Raises a DataError for an address that no endpoint has."""
+    if re.match(r"[a-z][a-z0-9+.-]+://", source, re.IGNORECASE) and not is_address(source):
+        raise DataError(
+            f"'{source}' cannot be read: only SPARQL endpoints at http:// or https:// are. "
+            "Download it, and give the file."
+        )
+
+
 @dataclass
 class EndpointImport:
     """All statements of an endpoint's default graph, in order, in pages.

@@ -22,7 +22,7 @@ from clmpt.graph.rdf_statements import RdfStatements
 from clmpt.graph.vocabulary import Vocabulary
 from clmpt.logic.formula import Id, Name, Query, Symbol
 from clmpt.storage.arrays import IMPORT_AGAIN, open_array, save_array
-from clmpt.storage.checksums import LARGE, verify_file
+from clmpt.storage.checksums import LARGE, LISTED, verify_file
 from clmpt.storage.files import open_json, save_json
 from clmpt.storage.sealing import sealed_folder
 
@@ -100,7 +100,7 @@ class KnowledgeGraph:
                     save_array(scratch, f"{stem}_alias_owners", vocabulary.aliases.owners)
             if self.rdf:
                 self.rdf.save(scratch)
-            save_json(scratch / _ABOUT, self.about)
+            save_json(scratch / _ABOUT, self.about | LISTED)
 
     @cached_property
     def fingerprint(self) -> str:
@@ -144,7 +144,7 @@ class KnowledgeGraph:
 
     @property
     def about(self) -> dict[str, Any]:
-        rdf = {"rdf": {"base": self.rdf.base}} if self.rdf else {}
+        rdf = {"rdf": self.rdf.about} if self.rdf else {}
         return rdf | {
             "format": _FORMAT,
             "entities": len(self.entities),
@@ -361,8 +361,7 @@ def _opened(folder: Path, about: dict[str, Any]) -> KnowledgeGraph:
         raise DataError(f"The arrays in '{folder}' do not fit together. Import the graph again.")
     rdf = None
     if "rdf" in about:
-        base = str(about["rdf"]["base"])
-        rdf = RdfStatements.open(folder, len(entities), len(relations), base)
+        rdf = RdfStatements.open(folder, len(entities), len(relations), about["rdf"])
     graph = KnowledgeGraph(entities, relations, index, splits, splits, rdf)
     large = sorted(path for path in folder.glob("*.npy") if path.stat().st_size > LARGE)
     graph.__dict__.update(inverse_ids=inverse, _stored=tuple(large))

@@ -12,8 +12,8 @@ from clmpt.graph.builder import GraphBuilder
 from clmpt.graph.edges import Bools, Ints, build_index
 from clmpt.graph.knowledge_graph import KnowledgeGraph
 from clmpt.graph.names import NameTable
-from clmpt.graph.rdf_reading import SAME_AS, RdfCollector, name_of_iri
-from clmpt.graph.rdf_statements import IRI, LITERAL, NAME, RdfStatements
+from clmpt.graph.rdf_reading import SAME_AS, RdfCollector, RdfOptions, name_of_iri
+from clmpt.graph.rdf_statements import IRI, LITERAL, NAME, RdfStatements, distinct_named
 from clmpt.logic.formula import Name
 from clmpt.logic.iris import iri_of
 from clmpt.logic.rdf_terms import literal_in
@@ -34,6 +34,7 @@ class RdfBuild:
     relation_T: Ints = field(init=False)
     same_T: Ints = field(init=False)  # the term that stands for each one among entities
     left_out: int = 0
+    spoken: set[str] = field(default_factory=set)  # languages of labels
 
     def __post_init__(self) -> None:
         rows_S5, options = self.collector.rows_S5, self.collector.options
@@ -54,7 +55,7 @@ class RdfBuild:
 
     def _merge(self, rows_S5: npt.NDArray[np.int32], same_as: list[int]) -> None:
         """Finds the first of all terms that owl:sameAs connects, directly or not."""
-        said_S = np.isin(rows_S5[:, 2], same_as)
+        said_S = np.isin(rows_S5[:, 2], same_as) & (self.kinds_T[rows_S5[:, 3]] != LITERAL)
         same = self.same_T
         for one, other in rows_S5[said_S][:, [1, 3]].tolist():
             first, second = sorted((_root(same, one), _root(same, other)))
@@ -82,8 +83,14 @@ class RdfBuild:
             )
             builder.add_ids(split, np.stack(ids, axis=1).astype(np.int32))
         self._add_labels(builder)
-        for term in np.flatnonzero(self.same_T != np.arange(len(self.texts))).tolist():
-            builder.aliases.append((self._name(term), self.texts[term]))
+        for term in self.merged.tolist():
+            name, text = self._name(term), self.texts[term]
+            builder.aliases += [(name, text), (name, builder.label_of(text))]
+
+    @property
+    def merged(self) -> Ints:
+        """The terms for which another one stands."""
+        return np.flatnonzero(self.same_T != np.arange(len(self.texts)))
 
     def _name(self, term: int) -> str:
         """The name of the entity that a term is."""
@@ -108,6 +115,7 @@ class RdfBuild:
             literal = literal_in(self.texts[object_])
             if literal is None or not literal.text:
                 continue
+            self.spoken.add(literal.language)
             name = self._name(subject)
             rank = (
                 language_rank(literal.language, options.languages),
@@ -130,6 +138,14 @@ class RdfBuild:
                 if literal is not None:
                     builder.labels.setdefault(self.texts[term], literal.text)
 
+    @property
+    def unused_languages(self) -> list[str]:
+        """The languages that were asked for and that no label has."""
+        wanted = self.collector.options.languages
+        if wanted == RdfOptions().languages:
+            return []
+        return [tag for tag in wanted if all(language_rank(one, (tag,)) for one in self.spoken)]
+
     # --- all statements ---------------------------------------------------------------------------
 
     @property
@@ -146,6 +162,9 @@ class RdfBuild:
     def statements(self, graph: KnowledgeGraph, builder: GraphBuilder) -> RdfStatements:
         """All statements, and the triples that a builder has from other files."""
         entities, relations = len(graph.entities), len(graph.relations)
+        if builder.rows:
+            self._recognise(self.entity_T, builder.entity_ids)
+            self._recognise(self.relation_T, builder.relation_ids)
         kinds_E = np.full(entities, NAME, np.uint8)
         known = self.entity_T >= 0
         kinds_E[self.entity_T[known]] = [
@@ -186,9 +205,23 @@ class RdfBuild:
             ),
             NameTable.of([*own, *(self.texts[term] for term in further.tolist())]),
             build_index(*sizes, parts),
-            _distinct_named(mapped[mapped[:, 0] >= 0]),
+            distinct_named(mapped[mapped[:, 0] >= 0]),
             self.collector.base,
+            self._same(term_T, sizes[0]),
         )
+
+    def _recognise(self, id_T: Ints, ids: dict[str, int]) -> None:
+        """Finds the names that other files use, too, among the IRIs without an id."""
+        for term in np.flatnonzero((id_T < 0) & (self.kinds_T == IRI)).tolist():
+            id_T[term] = ids.get(name_of_iri(self.texts[term]), -1)
+
+    def _same(self, term_T: Ints, size: int) -> npt.NDArray[np.int32] | None:
+        """The term that stands for each stored one; None if none are the same."""
+        if not self.merged.size:
+            return None
+        same = np.arange(size, dtype=np.int32)
+        same[term_T] = term_T[self.same_T]
+        return same
 
 
 def _root(same_T: Ints, term: int) -> int:
@@ -215,13 +248,3 @@ def _in_order(rows: npt.NDArray[np.int32]) -> list[int]:
     found, first = np.unique(rows.reshape(-1), return_index=True)
     ordered: list[int] = found[np.argsort(first)].tolist()
     return ordered
-
-
-def _distinct_named(rows_M5: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
-    """Sorted by graph; a statement in two splits is one with the bits of both."""
-    if not len(rows_M5):
-        return rows_M5
-    distinct, group_M = np.unique(rows_M5[:, :4], axis=0, return_inverse=True)
-    bits = np.zeros(len(distinct), np.int32)
-    np.bitwise_or.at(bits, group_M.reshape(-1), rows_M5[:, 4])
-    return np.concatenate([distinct, bits[:, None]], axis=1).astype(np.int32)

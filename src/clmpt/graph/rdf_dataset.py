@@ -26,8 +26,9 @@ _MANY = 200_000  # further terms; up to this many, all are searched for one with
 class StoredTerms:
     """The terms of a graph by id, and ids by term."""
 
-    def __init__(self, graph: KnowledgeGraph) -> None:
+    def __init__(self, graph: KnowledgeGraph, as_written: bool = False) -> None:
         self.graph, self.entities = graph, len(graph.entities)
+        self.same_T = graph.rdf.same_T if graph.rdf and not as_written else None
         self.further = graph.rdf.terms if graph.rdf else _relation_terms(graph)
 
     def __len__(self) -> int:
@@ -39,7 +40,11 @@ class StoredTerms:
         return entity_term(self.graph, number)
 
     def find(self, term: RdfTerm) -> int:
-        """The id of a term, or -1 if it has none."""
+        """The id of a term, or of the one that stands for it; -1 if it has none."""
+        found = self._written(term)
+        return found if self.same_T is None or found < 0 else int(self.same_T[found])
+
+    def _written(self, term: RdfTerm) -> int:
         symbol = symbol_of(term.text) if isinstance(term, Iri) else None
         if isinstance(symbol, Id):
             return symbol.number if symbol.number < self.entities else NO_TERM
@@ -52,15 +57,17 @@ class StoredTerms:
         return self.entities + found[0] if found else NO_TERM
 
     def ending_in(self, text: str) -> list[int]:
-        """The terms that are no entities and whose IRI ends in this text."""
+        """The terms that are no entities and whose IRI ends in this text, or those that stand for
+        them."""
         if len(self.further) > _MANY:
             return []
         ends = (f"/{text}>", f"#{text}>")
-        return [
+        found = [
             self.entities + number
             for number, term in enumerate(self.further)
             if term.startswith("<") and term.endswith(ends)
         ]
+        return found if self.same_T is None else np.unique(self.same_T[found]).tolist()
 
 
 class TermIds:
@@ -129,10 +136,14 @@ def _relation_terms(graph: KnowledgeGraph) -> NameTable:
 
 
 class RdfDataset:
-    """The graphs that a query sees. `union` puts all named graphs into the default graph."""
+    """The graphs that a query sees. `union` puts all named graphs into the default graph. Terms for
+    the same thing are one, unless statements are wanted `as_written`."""
 
-    def __init__(self, graph: KnowledgeGraph, union: bool = False) -> None:
-        self.graph, self.terms, self.union = graph, StoredTerms(graph), union
+    def __init__(
+        self, graph: KnowledgeGraph, union: bool = False, as_written: bool = False
+    ) -> None:
+        self.graph, self.terms, self.union = graph, StoredTerms(graph, as_written), union
+        self.rdf = graph.rdf if graph.rdf is None or as_written else graph.rdf.merged
         self.bits = sum(1 << graph.splits.index(name) for name in graph.observed)
         self._named: dict[int, EdgeIndex] = {}
 
@@ -147,8 +158,8 @@ class RdfDataset:
     @cached_property
     def predicate_names(self) -> list[str]:
         """The IRIs of all predicates, by predicate id."""
-        if self.graph.rdf:
-            return list(self.graph.rdf.predicates)
+        if self.rdf:
+            return list(self.rdf.predicates)
         return [iri_of(Name(name)) for name in self.graph.relations.names]
 
     @cached_property
@@ -166,7 +177,7 @@ class RdfDataset:
 
     @cached_property
     def default(self) -> EdgeIndex:
-        rdf = self.graph.rdf
+        rdf = self.rdf
         if rdf is None:
             return self.graph.index
         index = rdf.index.restricted(self.bits)
@@ -175,21 +186,21 @@ class RdfDataset:
         return index
 
     def _rows(self, which: slice) -> npt.NDArray[np.int32]:
-        assert self.graph.rdf is not None
-        rows: npt.NDArray[np.int32] = self.graph.rdf.named_M5[which]
+        assert self.rdf is not None
+        rows: npt.NDArray[np.int32] = self.rdf.named_M5[which]
         found: npt.NDArray[np.int32] = rows[(rows[:, 4] & self.bits) != 0][:, 1:4]
         return found
 
     def _merged(self, parts: list[npt.NDArray[np.int32]]) -> EdgeIndex:
-        index = self.graph.rdf.index if self.graph.rdf else self.graph.index
+        index = self.rdf.index if self.rdf else self.graph.index
         return build_index(index.entities, index.relations, [np.concatenate(parts)])
 
     @cached_property
     def graph_ids(self) -> list[int]:
         """The term ids of the named graphs that have statements."""
-        if self.graph.rdf is None:
+        if self.rdf is None:
             return []
-        rows = self.graph.rdf.named_M5
+        rows = self.rdf.named_M5
         found: list[int] = np.unique(rows[(rows[:, 4] & self.bits) != 0, 0]).tolist()
         return found
 
@@ -197,8 +208,8 @@ class RdfDataset:
         """The statements of a named graph; none if there is no such graph."""
         if number not in self._named:
             rows: slice = slice(0, 0)
-            if self.graph.rdf is not None:
-                graphs = self.graph.rdf.named_M5[:, 0]
+            if self.rdf is not None:
+                graphs = self.rdf.named_M5[:, 0]
                 rows = slice(*graphs.searchsorted([number, number + 1]).tolist())
                 self._named[number] = self._merged([self._rows(rows)])
             else:

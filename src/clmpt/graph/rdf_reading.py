@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import io
-import re
 import zlib
 from array import array
 from collections.abc import Iterable
@@ -15,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from clmpt.errors import DataError
+from clmpt.graph.rdf_guards import GuardedStream, guarded, statements_about_statements, without_mark
 from clmpt.graph.rdf_statements import BLANK, IRI, LITERAL
 from clmpt.logic.formula import Name
 from clmpt.logic.iris import BASE, iri_of, symbol_of
@@ -33,6 +32,14 @@ RDF_SUFFIXES = {
     ".owl": "RDF_XML",
     ".jsonld": "JSON_LD",
 }
+_SPELT = {
+    "N_TRIPLES": "N-Triples",
+    "TURTLE": "Turtle",
+    "N_QUADS": "N-Quads",
+    "TRIG": "TriG",
+    "RDF_XML": "RDF/XML",
+    "JSON_LD": "JSON-LD",
+}
 LABEL = PREFIXES["rdfs"] + "label"
 LABEL_PROPERTIES = (
     LABEL,
@@ -42,9 +49,6 @@ LABEL_PROPERTIES = (
     PREFIXES["foaf"] + "name",
 )
 LONGEST_TERM = 2**24  # bytes
-LARGEST_ENTITY = 2000  # characters of an XML entity
-DEEPEST_XML = 1000
-_ROOM = 64 * 2**20  # bytes that XML entities may add to a file of any size
 _NO_GRAPH = -1
 SAME_AS = PREFIXES["owl"] + "sameAs"
 
@@ -60,6 +64,17 @@ class RdfOptions:
     same_as: bool = False  # things that owl:sameAs connects are one entity
     entail: str = ""  # rdfs or owl-rl: statements that follow by the graph's own ontology
     base: str = ""  # for relative IRIs; by default the file's own address
+
+
+RDF_OPTIONS = {  # and how they are written in commands
+    "literals": "--literals",
+    "languages": "--language",
+    "label_properties": "--label-property",
+    "leave_out": "--leave-out",
+    "same_as": "--same-as",
+    "entail": "--entail",
+    "base": "--base",
+}
 
 
 @dataclass
@@ -96,24 +111,20 @@ class RdfCollector:
         if split not in self.splits:
             self.splits.append(split)
         try:
-            source = _without_mark(GuardedXml(raw, path) if form == "RDF_XML" else raw)
-            self._add(
-                ox.parse(source, format=getattr(ox.RdfFormat, form), base_iri=base),
-                self.splits.index(split),
-                path,
-                progress,
-            )
+            source, syntax = guarded(raw, path, form), getattr(ox.RdfFormat, form)
+            quads = ox.parse(without_mark(source), format=syntax, base_iri=base)
+            self._add(quads, self.splits.index(split), source, progress)
         except SyntaxError as error:
-            where = f", line {error.lineno}" if error.lineno else ""
-            name = form.replace("_", "-").title().replace("Rdf-Xml", "RDF/XML")
-            raise DataError(f"'{path}'{where} is not {name}: {error.msg}.") from None
+            raise _not_rdf(path, form, error) from None
         except (OSError, ValueError, EOFError, zlib.error) as error:
             raise DataError(f"'{path}' cannot be read to the end: {error}.") from None
 
-    def _add(self, quads: Iterable[Any], split: int, path: Path, progress: ReportProgress) -> None:
+    def _add(
+        self, quads: Iterable[Any], split: int, source: GuardedStream, progress: ReportProgress
+    ) -> None:
         import pyoxigraph as ox
 
-        ids, append = self.ids, self.rows.append
+        ids, append, path = self.ids, self.rows.append, source.path
         blank: dict[str, str] = {}  # those of two files are never the same
 
         def number(term: Any) -> int:
@@ -125,10 +136,7 @@ class RdfCollector:
             elif isinstance(term, ox.Literal):
                 text = str(term)
             else:
-                raise DataError(
-                    f"'{path}' has statements about statements (RDF-star), which cannot be read. "
-                    "Leave them out, or use rdf:Statement."
-                )
+                raise statements_about_statements(path)
             if len(text) > LONGEST_TERM:
                 raise DataError(
                     f"'{path}' has a term of {len(text):,} characters; {LONGEST_TERM:,} are the "
@@ -137,6 +145,7 @@ class RdfCollector:
             return ids.setdefault(text, len(ids))
 
         for count, quad in enumerate(quads):
+            source.unfinished = 0
             graph = quad.graph_name
             append(_NO_GRAPH if isinstance(graph, ox.DefaultGraph) else number(graph))
             append(number(quad.subject))
@@ -159,6 +168,16 @@ class RdfCollector:
         return [self.ids[iri] for iri in iris if iri in self.ids]
 
 
+def _not_rdf(path: Path, form: str, error: SyntaxError) -> DataError:
+    if "remote context" in error.msg:
+        return DataError(
+            f"'{path}' has a JSON-LD context at another address, and none is fetched. Put the "
+            "context into the file."
+        )
+    where = f", line {error.lineno}" if error.lineno else ""
+    return DataError(f"'{path}'{where} is not {_SPELT[form]}: {error.msg.rstrip('.')}.")
+
+
 def name_of_iri(iri: str) -> str:
     """The name that an IRI stands for: itself, unless our export made it from a plain name."""
     if not iri.startswith(BASE):
@@ -168,60 +187,40 @@ def name_of_iri(iri: str) -> str:
 
 
 def expanded_iri(text: str) -> str:
-    """An IRI, given in full or with a well-known prefix.
+    """An IRI, given in full, with a well-known prefix, or as the plain name that our export wrote.
 
-    >>> expanded_iri("rdf:type"), expanded_iri("http://e/x")
-    ('http://www.w3.org/1999/02/22-rdf-syntax-ns#type', 'http://e/x')
+    >>> expanded_iri("rdf:type"), expanded_iri("http://e/x"), expanded_iri("won")
+    ('http://www.w3.org/1999/02/22-rdf-syntax-ns#type', 'http://e/x', 'urn:clmpt:won')
     """
     prefix, colon, local = text.strip("<>").partition(":")
-    if colon and prefix in PREFIXES and not local.startswith("//"):
+    if not colon:
+        return iri_of(Name(text))
+    if prefix in PREFIXES and not local.startswith("//"):
         return PREFIXES[prefix] + local
     return text.strip("<>")
 
 
-def _without_mark(raw: Any) -> IO[bytes]:
-    """The stream without a byte order mark."""
-    buffered: Any = raw if isinstance(raw, io.BufferedReader) else io.BufferedReader(raw)
-    if buffered.peek(3).startswith(b"\xef\xbb\xbf"):
-        buffered.read(3)
-    return buffered  # type: ignore[no-any-return]
+def refuse_unused(collector: RdfCollector) -> None:
+    """Rejects properties in the options that no statement has: they are mistakes."""
+    options, rows_S5 = collector.options, collector.rows_S5
+
+    def objects(iri: str) -> npt.NDArray[np.int32]:
+        found: npt.NDArray[np.int32] = rows_S5[rows_S5[:, 2] == collector.ids.get(iri, -1), 3]
+        return found
+
+    for iri in sorted(options.leave_out):
+        if not len(objects(iri)):
+            raise DataError(f"There is nothing to leave out: {_no_statement('relation', iri)}")
+    for iri in sorted(set(options.label_properties) - set(LABEL_PROPERTIES)):
+        if not (collector.kinds_T()[objects(iri)] == LITERAL).any():
+            raise DataError(f"There are no such labels: {_no_statement('text property', iri)}")
 
 
-class GuardedXml(io.RawIOBase):
-    """An XML stream that ends in an error before its entities or its depth exhaust the machine."""
-
-    def __init__(self, raw: IO[bytes], path: Path) -> None:
-        self.raw_, self.path = raw, path
-        self.lengths: dict[bytes, int] = {}  # of declared entities
-        self.read_, self.added, self.depth = 0, 0, 0
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        chunk = self.raw_.read(min(len(buffer), 65536))
-        self.check(chunk)
-        buffer[: len(chunk)] = chunk
-        return len(chunk)
-
-    def check(self, chunk: bytes) -> None:
-        self.read_ += len(chunk)
-        for name, value in re.findall(rb"<!ENTITY\s+([^\s\"'%]+)\s+[\"']([^\"']*)", chunk):
-            length = len(value) + sum(
-                self.lengths.get(inner, 0) for inner in re.findall(rb"&([^\s;#]+);", value)
-            )
-            if length > LARGEST_ENTITY:
-                raise DataError(
-                    f"'{self.path}' declares an XML entity of more than {LARGEST_ENTITY:,} "
-                    "characters. Expand its entities with another tool first."
-                )
-            self.lengths[name] = length
-        if self.lengths:
-            used = re.findall(rb"&([^\s;#&<]{1,200});", chunk)
-            self.added += sum(self.lengths.get(name, 0) for name in used)
-        if self.added > _ROOM + 20 * self.read_:
-            raise DataError(f"The XML entities of '{self.path}' are too much text.")
-        opened = len(re.findall(rb"<[A-Za-z_]", chunk))
-        self.depth += opened - chunk.count(b"</") - chunk.count(b"/>")
-        if self.depth > DEEPEST_XML:
-            raise DataError(f"'{self.path}' is nested more than {DEEPEST_XML:,} levels deep.")
+def _no_statement(kind: str, iri: str) -> str:
+    prefix, _, local = iri.partition(":")
+    if prefix == "urn" or local.startswith("//"):
+        return f"no statement has the {kind} '{name_of_iri(iri)}'. Check its spelling."
+    return (
+        f"no statement has the {kind} '{iri}', and '{prefix}:' is not a well-known prefix. Give "
+        "the IRI in full."
+    )

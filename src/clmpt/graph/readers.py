@@ -19,7 +19,13 @@ from clmpt.graph.builder import GraphBuilder
 from clmpt.graph.entailment import add_entailed
 from clmpt.graph.knowledge_graph import KnowledgeGraph
 from clmpt.graph.rdf_building import RdfBuild
-from clmpt.graph.rdf_reading import RDF_SUFFIXES, RdfCollector, RdfOptions
+from clmpt.graph.rdf_reading import (
+    RDF_OPTIONS,
+    RDF_SUFFIXES,
+    RdfCollector,
+    RdfOptions,
+    refuse_unused,
+)
 from clmpt.progress import Progress, ReportProgress, silent
 
 SPLIT_NAMES = {
@@ -56,11 +62,11 @@ class ImportSummary:
 
     files: list[dict[str, Any]] = field(default_factory=list)
     literals: int = 0  # left out of the triples; SPARQL sees them
-    labels: int = 0
     entailed: int = 0
     headers: list[str] = field(default_factory=list)
     unused_labels: int = 0  # in files of labels, for names that are not in the graph
     unused_names: list[str] = field(default_factory=list)  # the first few of them
+    unused_languages: list[str] = field(default_factory=list)  # asked for, and no label has them
 
     def count_unused(self, name: str) -> None:
         self.unused_labels += 1
@@ -104,22 +110,34 @@ def read_graph(
             raise DataError(f"'{path}' has no triples.")
     if collector.options.entail and collector.rows:
         job.summary.entailed = add_entailed(collector, collector.options.entail)
-    for iri in sorted(collector.options.leave_out - collector.ids.keys()):
-        raise DataError(f"There is nothing to leave out: no statement has the relation '{iri}'.")
-    made = RdfBuild(collector) if collector.rows else None
+    made = _rdf_build(collector)
     if made is not None:
         made.add_to(job.builder)
         job.summary.literals = made.left_out
+        job.summary.unused_languages = made.unused_languages
     for table in labels:
         for name, label in read_labels(Path(table), job.options.encoding):
             job.builder.label(name, label)
             if not job.builder.knows(name):
                 job.summary.count_unused(name)
-    job.summary.labels = len(job.builder.labels)
     graph = job.builder.build()
     if made is not None and made.says_more:
         graph = replace(graph, rdf=made.statements(graph, job.builder))
     return graph, job.summary
+
+
+def _rdf_build(collector: RdfCollector) -> RdfBuild | None:
+    if collector.rows:
+        refuse_unused(collector)
+        return RdfBuild(collector)
+    given, usual = collector.options, RdfOptions()
+    for name, option in RDF_OPTIONS.items():
+        if getattr(given, name) != getattr(usual, name):
+            raise DataError(
+                f"{option} is for RDF, and there is none here. Leave it out, or make RDF of the "
+                "graph first with 'clmpt export'."
+            )
+    return None
 
 
 def split_and_path(source: str) -> tuple[str, Path]:

@@ -73,14 +73,14 @@ def _triple(number: int, row: Any) -> tuple[str, str, str]:
     if isinstance(row, str | bytes) or not isinstance(row, Sequence) or len(row) != 3:
         raise DataError(f"Triple {number:,} should be (head, relation, tail), not {_shown(row)}.")
     head, relation, tail = (
-        cell if type(cell) is str else _name(number, place, cell)
+        cell if type(cell) is str and cell else _name(number, place, cell)
         for place, cell in zip(("head", "relation", "tail"), row, strict=True)
     )
     return head, relation, tail
 
 
 def _name(number: int, place: str, cell: Any) -> str:
-    if isinstance(cell, str):
+    if isinstance(cell, str) and cell:
         return str(cell)
     if isinstance(cell, _WHOLE) and cell is not True and cell is not False:
         return str(int(cell))
@@ -171,4 +171,7 @@ def _from_rdflib(source: Any, labels: Mapping[str, str]) -> KnowledgeGraph:
         warnings.simplefilter("ignore", DeprecationWarning)  # of rdflib, in its own serializers
         path = Path(folder) / ("facts.nq" if quads else "facts.nt")
         source.serialize(path, format="nquads" if quads else "nt", encoding="utf-8")
-        return read_graph([f"facts={path}"])[0]
+        try:
+            return read_graph([f"facts={path}"])[0]
+        except DataError as error:
+            raise DataError(str(error).replace(f"'{path}'", "The rdflib graph")) from None

@@ -60,11 +60,16 @@ class Vocabulary:
         return found[0]
 
     def _ending_in(self, text: str) -> list[int]:
-        """The IRIs whose last part is this text: having a label does not hide it."""
+        """The things with an IRI whose last part is this text: having a label does not hide it."""
         if len(self) > _MANY:
             return []
         ends = (f"/{text}", f"#{text}")
-        return [number for number, name in enumerate(self.names) if name.endswith(ends)]
+        found = {number for number, name in enumerate(self.names) if name.endswith(ends)}
+        if self.aliases:
+            others = enumerate(self.aliases.texts)
+            iris = (at for at, other in others if other.endswith(ends) and "://" in other)
+            found |= {int(self.aliases.owners[at]) for at in iris}
+        return sorted(found)
 
     def suggestions(self, text: str) -> list[str]:
         near = [*(self.labels.closest(text) if self.labels else []), *self.names.closest(text)]

@@ -91,7 +91,8 @@ class _RdfWriter:
     """All statements of a graph as lines of N-Quads."""
 
     def __init__(self, graph: KnowledgeGraph) -> None:
-        self.graph, self.dataset, self.written = graph, RdfDataset(graph), 0
+        self.graph, self.written = graph, 0
+        self.dataset = RdfDataset(graph, as_written=True)
         self.terms = [rdf_text(self.dataset.terms[at]) for at in range(len(self.dataset.terms))]
         self.predicates = [f"<{iri}>" for iri in self.dataset.predicate_names]
 
@@ -128,12 +129,15 @@ class _RdfWriter:
         found: set[str] = set()
         if self.graph.rdf is None:
             return found
+        same_T = self.graph.rdf.same_T
         numbers = [self.dataset.predicate(Iri(iri)) for iri in LABEL_PROPERTIES]
         rows = self.graph.rdf.index.forward_triples()  # of all splits: a label is not written twice
         named = self.graph.rdf.named_M5[:, 1:4]
         for part in (rows, named):
             owners = np.unique(part[np.isin(part[:, 1], numbers), 0])
             found |= {self.terms[number] for number in owners.tolist()}
+            if same_T is not None:
+                found |= {self.terms[number] for number in same_T[owners].tolist()}
         return found
 
 

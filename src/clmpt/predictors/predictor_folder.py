@@ -22,7 +22,7 @@ from clmpt.predictors.predictor import CALIBRATION, EmbeddingPredictor
 from clmpt.registry import PREDICTORS
 from clmpt.storage.files import open_json, save_json
 from clmpt.storage.run_folder import is_begun, is_finished, versions
-from clmpt.storage.sealing import listed_file, sealed_folder
+from clmpt.storage.sealing import list_mark, listed_file, sealed_folder
 
 _FORMAT = "clmpt predictor 2"
 WAY_OUT = "Make the checkpoint again, or use another copy of it."
@@ -73,7 +73,7 @@ def replace_predictor(
     save_tensors(folder / _WEIGHTS, predictor.state_dict(), {"model": model})
     with listed_file(folder / _ABOUT) as scratch:
         same = {"format": _FORMAT, "model": model, "versions": versions()}
-        save_json(scratch, {**same, **about})
+        save_json(scratch, {**same, **about, **list_mark(folder)})
 
 
 def open_predictor(

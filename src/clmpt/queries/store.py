@@ -230,6 +230,12 @@ class QuerySet:
             ) from None
 
 
+def is_query_file(path: Path) -> bool:
+    """Whether a file begins as query files do, whatever follows."""
+    with path.open("rb") as file:
+        return file.read(24).endswith(b'{"__metadata__":')
+
+
 def has_checksum(path: Path) -> bool:
     """Whether a query file has one; those of earlier versions do not."""
     with path.open("rb") as file:

@@ -34,7 +34,7 @@ from clmpt.settings import Reasoning, read_table
 from clmpt.storage.checksums import is_there
 from clmpt.storage.files import open_json, save_json
 from clmpt.storage.run_folder import versions
-from clmpt.storage.sealing import listed_file
+from clmpt.storage.sealing import list_mark, listed_file
 
 _FORMAT = "clmpt reasoner 2"
 _ABOUT = "reasoner.json"
@@ -101,7 +101,7 @@ def replace_reasoner(folder: Path, model: ReasonerModel, about: Mapping[str, Any
     document["reasoning"] = asdict(model.settings)
     document["parameters"] = _counted(model)
     with listed_file(folder / _ABOUT) as scratch:
-        save_json(scratch, {**document, **about})
+        save_json(scratch, {**document, **about, **list_mark(folder)})
 
 
 def open_reasoner(

@@ -53,11 +53,12 @@ class Surroundings:
     row: int = 0
 
     def constant(self, term: RdfTerm) -> RdfTerm:
-        """A constant of the query; plain names stand for things, as in patterns."""
-        if isinstance(term, Iri) and term.text.startswith(BASE) and self.named:
-            number = self.named(term)
-            return self.terms.term(number) if number >= 0 else term
-        return term
+        """A constant of the query; names stand for things, as in patterns."""
+        if not isinstance(term, Iri):
+            return term
+        plain_name = term.text.startswith(BASE) and self.named
+        number = plain_name(term) if plain_name else self.terms.find(term)
+        return self.terms.term(number) if number >= 0 else term
 
     def blank(self) -> Blank:
         return Blank(f"new{next(self.numbers)}")

@@ -2,7 +2,8 @@
 
 The list is against accidents such as bad disks, cut copies and mixed-up files, not against an
 attacker, who could write a list of his own. CRC-32 misses one such accident in four billion, and
-is as fast as memory. Folders without a list, made by earlier versions, are not checked.
+is as fast as memory. Folders without a list, made by earlier versions, are not checked. Those of
+this version say in their JSON that they have one, so that it cannot get lost unnoticed.
 """
 
 from __future__ import annotations
@@ -11,12 +12,13 @@ import json
 import zlib
 from functools import lru_cache
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from clmpt.errors import DataError
 
 MANIFEST = "checksums.json"
 LARGE = 64 * 2**20  # bytes; arrays above this are mapped without reading them whole
+LISTED = {"checksums": True}  # in the JSON of a folder that has a list
 _FORMAT = "clmpt checksums 1"
 _PIECE = 2**20  # bytes read at once
 
@@ -69,9 +71,14 @@ def _read(path: Path, changed: int, size: int, number: int) -> Manifest:  # noqa
         }
     except (OSError, ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
         raise DataError(
-            f"'{path}' is damaged ({error}). Use another copy of the folder; or remove that file, "
-            "and nothing in the folder is checked."
+            f"'{path}' is damaged ({error}). Use another copy of the folder, or make it again."
         ) from None
+
+
+def lacks_list(folder: Path, document: Any) -> bool:
+    """Whether a folder has lost its list, by what one of its JSON files says."""
+    listed = isinstance(document, dict) and document.get("checksums") is True
+    return listed and read_manifest(folder) is None
 
 
 def verify_file(

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from clmpt.errors import DataError
-from clmpt.storage.checksums import verify_file
+from clmpt.storage.checksums import MANIFEST, lacks_list, verify_file
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -97,9 +97,15 @@ def open_json(path: Path) -> Any:
     try:
         if path.stat().st_size > _LARGEST_JSON:
             raise DataError(f"'{path}' is larger than {_LARGEST_JSON // 2**20} MiB.")
-        return json.loads(path.read_text(encoding="utf-8"))
+        document = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
         raise DataError(f"'{path}' is missing or damaged ({error}).") from None
+    if lacks_list(path.parent, document):
+        raise DataError(
+            f"'{path.parent / MANIFEST}' is missing. Use another copy of the folder, or make it "
+            "again."
+        )
+    return document
 
 
 def read_toml(path: str | Path) -> dict[str, Any]:

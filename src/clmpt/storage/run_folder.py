@@ -21,7 +21,7 @@ from typing import Any
 
 import clmpt
 from clmpt.errors import AlreadyFinished, DataError
-from clmpt.storage.checksums import is_there, verify_file
+from clmpt.storage.checksums import LISTED, is_there, verify_file
 from clmpt.storage.files import (
     cannot_write,
     clear_unfinished,
@@ -66,7 +66,8 @@ class RunFolder:
     ) -> RunFolder:
         """A new folder with what `fill` writes; never touches an existing one."""
         with sealed_folder(path) as scratch:
-            save_json(scratch / _RUN, {"identity": identity, "source": source, **provenance()})
+            about = {"identity": identity, "source": source, **provenance()}
+            save_json(scratch / _RUN, about | LISTED)
             (scratch / _LOG).touch()
             fill(scratch)
         return cls(path, identity)

@@ -12,7 +12,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from clmpt.storage.checksums import MANIFEST, Manifest, checksum_of, manifest_text, read_manifest
+from clmpt.storage.checksums import (
+    LISTED,
+    MANIFEST,
+    Manifest,
+    checksum_of,
+    manifest_text,
+    read_manifest,
+)
 from clmpt.storage.files import is_unfinished, new_file, new_folder
 
 if sys.platform != "win32":
@@ -51,6 +58,13 @@ def listed_file(path: Path) -> Iterator[Path]:
         after = checksum_of(scratch)
         _change(path, lambda before: (*(before or (None,)), after))
     _change(path, lambda _both: (after,))
+
+
+def list_mark(folder: Path) -> dict[str, bool]:
+    """What a JSON file says of its folder's list; nothing in folders of earlier versions, which
+    have none."""
+    being_made = any(is_unfinished(one) for one in (folder, *folder.parents))
+    return LISTED if being_made or read_manifest(folder) is not None else {}
 
 
 def make_sealed(folder: Path) -> None:

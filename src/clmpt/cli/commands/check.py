@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import os
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,8 +11,8 @@ from pathlib import Path
 from clmpt.budget import size_in_words
 from clmpt.cli.output import TerminalTable, clean, say, show_json, show_table, tell
 from clmpt.errors import DataError
-from clmpt.queries.store import QuerySet, has_checksum
-from clmpt.storage.checksums import MANIFEST, problem_with, read_manifest
+from clmpt.queries.store import QuerySet, has_checksum, is_query_file
+from clmpt.storage.checksums import MANIFEST, lacks_list, problem_with, read_manifest
 
 _QUERIES = (".queries", ".samples")
 _STORED = ("graph.json", "predictor.json", "reasoner.json", "run.json", "report.json")
@@ -40,9 +41,12 @@ def check_stored(options: argparse.Namespace) -> int:
     place = Path(options.folder)
     if not place.exists():
         raise DataError(f"There is no file or folder '{place}'.")
-    found = [_query_file(place)] if place.is_file() else _below(place)
+    found = [_file(place)] if place.is_file() else _below(place)
     if not found:
-        raise DataError(f"'{place}' has nothing that clmpt has stored.")
+        raise DataError(
+            f"'{place}' has nothing that clmpt has stored. Give the folder of a graph, a model or "
+            "a run."
+        )
     damaged = [(one.path / name, why) for one in found for name, why in one.problems.items()]
     if options.json:
         show_json(
@@ -74,8 +78,8 @@ def _below(place: Path) -> list[Checked]:
         listed: Checked | None = None
         if MANIFEST in names:
             listed = _folder(there)
-        elif any(name in names for name in _STORED):
-            listed = Checked(there, has_checksums=False)
+        elif own := [name for name in _STORED if name in names]:
+            listed = _unlisted(there, own)
         if listed:
             found.append(listed)
         in_list = _listed_names(there)
@@ -107,6 +111,35 @@ def _folder(folder: Path) -> Checked:
         if (folder / name).exists():
             found.size += (folder / name).stat().st_size
     return found
+
+
+def _unlisted(folder: Path, names: list[str]) -> Checked:
+    """A folder without a list: made by an earlier version, or damaged."""
+    found = Checked(folder, has_checksums=False)
+    for name in names:
+        try:
+            document = json.loads((folder / name).read_text(encoding="utf-8"))
+        except (OSError, ValueError, RecursionError) as error:  # noqa: PERF203
+            found.problems[name] = str(error)
+        else:
+            if lacks_list(folder, document):
+                found.problems[MANIFEST] = "it is missing, so nothing in the folder was checked"
+    return found
+
+
+def _file(path: Path) -> Checked:
+    """A file by itself: one that its folder lists, or a query file of any name."""
+    versions = (read_manifest(path.parent) or {}).get(path.name)
+    if versions is not None:
+        problem = problem_with(path, versions)
+        problems = {path.name: problem} if problem else {}
+        return Checked(path.parent, 1, path.stat().st_size, problems)
+    if path.suffix in _QUERIES or is_query_file(path):
+        return _query_file(path)
+    raise DataError(
+        f"'{path}' is nothing that clmpt has stored, so it has no checksum. Give a folder or a "
+        "query file."
+    )
 
 
 def _query_file(path: Path) -> Checked:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 import shutil
 import time
 from pathlib import Path
@@ -13,7 +14,7 @@ import numpy as np
 from clmpt.cli.output import TerminalTable, counted, say, show_json, show_table, tell, tell_finished
 from clmpt.cli.progress_bars import progress_bar
 from clmpt.errors import DataError, cut
-from clmpt.graph.endpoints import EndpointImport, is_address
+from clmpt.graph.endpoints import EndpointImport, is_address, refuse_other_address
 from clmpt.graph.knowledge_graph import KnowledgeGraph, is_stored_graph
 from clmpt.graph.opening import open_graph, split_files
 from clmpt.graph.rdf_reading import LABEL_PROPERTIES, RdfOptions, expanded_iri
@@ -36,7 +37,7 @@ def import_graph(options: argparse.Namespace) -> None:
         shutil.rmtree(f"{out}.download", ignore_errors=True)
     seconds = time.perf_counter() - started
     document = {**counts_of(graph), "files": summary.files, "seconds": round(seconds, 2)}
-    document |= {"labels": summary.labels, "literals left out": summary.literals}
+    document |= {"labels": count_labels(graph), "literals left out": summary.literals}
     if summary.unused_labels:
         document["unused labels"] = summary.unused_labels
     if summary.headers:
@@ -54,6 +55,8 @@ def import_graph(options: argparse.Namespace) -> None:
 
 def read_sources(options: argparse.Namespace) -> tuple[KnowledgeGraph, ImportSummary]:
     """The graph in the sources on the command line: files, or one folder."""
+    for source in options.sources:
+        refuse_other_address(source)
     addresses = [source for source in options.sources if is_address(source)]
     if addresses and len(options.sources) > 1:
         raise DataError(f"'{addresses[0]}' is an endpoint; import it on its own.")
@@ -65,24 +68,24 @@ def read_sources(options: argparse.Namespace) -> tuple[KnowledgeGraph, ImportSum
     if folders and len(options.sources) > 1:
         raise DataError(f"'{folders[0]}' is a folder; import it on its own.")
     files = split_files(Path(folders[0])) if folders else options.sources
-    special = options.labels or options.columns or options.delimiter or options.literals
+    rdf = _rdf_options(options)
+    special = options.labels or options.columns or options.delimiter or rdf != RdfOptions()
     if folders and not files and special:
         raise DataError(
-            f"--labels, --columns, --delimiter and --literals are for files of triples, and "
-            f"'{folders[0]}' is a folder in another layout."
+            f"--labels, --columns, --delimiter and the options for RDF are for files of triples, "
+            f"and '{folders[0]}' is a folder in another layout. Leave them out."
         )
     if not files:
-        graph, summary = open_graph(folders[0]), ImportSummary()
-        summary.labels = count_labels(graph)
-        return graph, summary
+        return open_graph(folders[0]), ImportSummary()
     with progress_bar(lambda now: f"{now.done:,} triples read") as show:
-        return read_graph(
-            files,
-            options.labels,
-            _text_options(options),
-            _rdf_options(options),
-            show,
-        )
+        return _noted(read_graph(files, options.labels, _text_options(options), rdf, show))
+
+
+def _noted(found: tuple[KnowledgeGraph, ImportSummary]) -> tuple[KnowledgeGraph, ImportSummary]:
+    unused = found[1].unused_languages
+    if unused:
+        tell(f"Note: no label is in the language {' or '.join(unused)}.")
+    return found
 
 
 def _from_endpoint(url: str, options: argparse.Namespace) -> tuple[KnowledgeGraph, ImportSummary]:
@@ -95,11 +98,13 @@ def _from_endpoint(url: str, options: argparse.Namespace) -> tuple[KnowledgeGrap
         found = read_graph([path], options.labels, None, _rdf_options(options), show)
     if not complete:
         tell(f"Note: only {options.most:,} statements were read. Read more with --most.")
-    return found
+    return _noted(found)
 
 
 def _rdf_options(options: argparse.Namespace) -> RdfOptions:
-    languages = tuple(tag.strip().lower() for tag in options.language.split(",") if tag.strip())
+    languages = tuple(tag.strip().lower() for tag in options.language.split(","))
+    if not all(re.fullmatch(r"[a-z]{1,8}(-[a-z0-9]{1,8})*", tag) for tag in languages):
+        raise DataError(f"--language takes tags such as en or de,en, not '{options.language}'.")
     further = tuple(map(expanded_iri, options.label_property))
     return RdfOptions(
         options.literals,
