@@ -182,7 +182,7 @@ def test_no_name_escapes_into_the_page(label: str, name: str) -> None:
         shown(thing)
     x = Variable("x")
     shown(Query(x, Atom(Name(label), Name(name), x)))
-    if label.isprintable() and name.isprintable():
+    if label and name and label.isprintable() and name.isprintable():
         graph = KnowledgeGraph.from_triples([(label, name, "b")])
         assert label in shown(graph.solve(Query(x, Atom(Name(name), x, Name("b")))))
         assert name in shown(graph)

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from clmpt.cli.main import main
+from clmpt.service.client import ServiceClient, ServiceError
 from service_process import RunningService, running_service
 
 FILMS = """@prefix : <http://e/> . @prefix rdfs: <http://www.w3.org/2000/01/rdf-schema#> .
@@ -269,3 +270,21 @@ def test_equal_questions_at_once_are_computed_once(model: RunningService) -> Non
         thread.join()
     assert len(replies) == 16
     assert all(reply == replies[0] for reply in replies)
+
+
+def test_the_client_asks_as_the_page_does(model: RunningService) -> None:
+    client = ServiceClient(model.url)
+    question = "?y : r0(e0, ?y)"
+    found = client.ask(question, limit=3)
+    assert found["query"] == question
+    assert client.ask([question, question], limit=3) == [found, found]
+    assert client.sparql("ASK { :e0 :r0 ?y }") is True
+    rows = client.sparql("SELECT ?y ?status { :e0 :r0 ?y }", likely=True, at_least=0, limit=1)
+    assert isinstance(rows, list)
+    assert rows[0]["status"] == "known"
+    assert client.explain(question, found["answers"][0]["name"])[0]["atoms"]
+    assert client.complete("e1")[0]["name"] == "e1"
+    assert [one["name"] for one in client.models()] == ["model", "graph"]
+    with pytest.raises(ServiceError, match="Did you mean") as caught:
+        client.ask("?y : r0(e00, ?y)")
+    assert caught.value.status == 400

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -21,7 +23,8 @@ DATA = """@prefix : <http://e/> . @prefix rdfs: <http://www.w3.org/2000/01/rdf-s
 :Ugetsu :year 1953 . :Oharu :year 1952 .
 """
 PREFIX = "PREFIX : <http://e/> "
-NODE_CLIENT = Path(__file__).parents[2] / ".venv" / "node"  # where `make clients` puts it
+ROOT = Path(__file__).parents[2]
+NODE_CLIENT = ROOT / ".venv" / "node"  # where `make clients` puts it
 
 
 @pytest.fixture(scope="module")
@@ -109,3 +112,19 @@ def test_a_javascript_client_streams_rows_and_triples(service: RunningService) -
         ["node", str(path), f"{service.url}/sparql"], capture_output=True, text=True, check=True
     )
     assert json.loads(found.stdout) == [["1952", "1953"], True, 5, 200]
+
+
+@pytest.mark.skipif(not shutil.which("curl"), reason="curl is not installed")
+@pytest.mark.parametrize("document", ["README.md", "docs/how-to/serve.md"])
+def test_the_requests_in_the_documents_are_answered(
+    document: str, world_model: Path, tmp_path: Path
+) -> None:
+    text = (ROOT / document).read_text(encoding="utf-8")
+    requests = re.findall(r"^curl (?:.*\\\n)*.*", text, re.MULTILINE)
+    assert requests
+    with running_service(tmp_path, str(world_model)) as running:
+        for request in requests:
+            line = request.replace("\\\n", " ").replace("http://127.0.0.1:8000", running.url)
+            words = shlex.split(line)
+            found = subprocess.run([*words, "--silent", "--fail"], capture_output=True, check=True)
+            assert len(found.stdout.splitlines()) > 5  # a header, and members of ASEAN

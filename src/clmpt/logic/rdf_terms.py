@@ -9,7 +9,7 @@ import re
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from clmpt.errors import Position
+from clmpt.errors import DataError, Position, cut
 
 XSD = "http://www.w3.org/2001/XMLSchema#"
 RDF = "http://www.w3.org/1999/02/22-rdf-syntax-ns#"
@@ -94,7 +94,10 @@ def read_term(text: str) -> RdfTerm:
     if text.startswith("_:"):
         return Blank(text[2:])
     found = literal_in(text)
-    assert found is not None, text
+    if found is None:
+        raise DataError(
+            f"'{cut(text)}' is no term of RDF. The stored graph is damaged: import it again."
+        )
     return found
 
 

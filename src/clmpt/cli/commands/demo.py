@@ -84,6 +84,7 @@ def demo(options: argparse.Namespace) -> None:
     say(f"  {us} ask {model_folder}")
     say(f"  {us} ask {model_folder} '?c : borders(?c, France)' --explain")
     say(f"  {us} ask {model_folder} 'SELECT ?c {{ ?c :member_of :ASEAN . :China :borders ?c }}'")
+    say(f"  {us} serve {model_folder}    (a page, and a SPARQL endpoint)")
     say(f"  {us} fit YOUR_FACTS.tsv")
 
 
