@@ -23,7 +23,7 @@ validation_queries = 4
 """
 STAGES = [f"trying regularisation {value}" for value in (0.05, 0.01, 0.02)]
 STAGES += ["pre-training", "training queries", "training", "test queries", "measuring"]
-STAGES += ["measuring clmpt", "measuring truth-values", "beam search"]
+STAGES += ["measuring clmpt", "measuring truth-values", "beam search", "checking probabilities"]
 TABLES = {
     "fitting": {"queries": 50, "test_queries": 5},
     "pretraining": {"rank": 8, "epochs": 3},

@@ -23,7 +23,7 @@ from clmpt.answering.evidence import Explainer
 from clmpt.answering.judging import Choice, Only, judge
 from clmpt.answering.likely_rows import CANDIDATES, RankedRows, ranked_rows
 from clmpt.answering.likely_sparql import likely_sparql
-from clmpt.answering.model_folder import REASONER, graph_of, save_choice
+from clmpt.answering.model_folder import REASONER, RELIABILITY, graph_of, save_choice
 from clmpt.answering.row_answers import LikelyResult, LikelyRow, LikelyRows
 from clmpt.compute.devices import find_device
 from clmpt.errors import DataError
@@ -40,6 +40,7 @@ from clmpt.reasoners.reasoner_folder import (
     replace_reasoner,
     save_calibrations,
 )
+from clmpt.storage.checksums import is_there
 from clmpt.storage.sealing import sealed_folder
 
 _ANSWERS = 10  # by default
@@ -101,7 +102,9 @@ class Answerer:
             self._copy_reports(scratch)
 
     def _copy_reports(self, out: Path) -> None:
-        """The figures that `fit` measured, for the model's card."""
+        """The figures that `fit` measured, for the model's card and its page."""
+        if self.folder and is_there(self.folder / RELIABILITY):
+            shutil.copyfile(self.folder / RELIABILITY, out / RELIABILITY)
         for path in sorted(self.folder.glob("report*/report.json")) if self.folder else ():
             (out / path.parent.name).mkdir()
             shutil.copyfile(path, out / path.parent.name / path.name)

@@ -59,6 +59,10 @@ class AskedModel:
         return self.calibrations.get(self.name)
 
     @property
+    def has_probabilities(self) -> bool:
+        return self.calibration is not None or isinstance(self.reasoner, TruthValueReasoner)
+
+    @property
     def from_facts(self) -> bool:
         """Whether it can answer questions without constants: from facts, not from embeddings."""
         return bool(getattr(self.reasoner, "from_facts", False))

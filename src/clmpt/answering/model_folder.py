@@ -16,6 +16,7 @@ from clmpt.storage.sealing import listed_file
 REASONER = "reasoner"  # in a fitted model's folder, next to its graph
 PREDICTOR = "predictor"
 CHOICE = "choice.json"  # which of its reasoners answers
+RELIABILITY = "reliability.json"  # how well its probabilities hold
 
 
 def weights_in(folder: str | Path) -> Path:

@@ -29,6 +29,7 @@ from clmpt.experiments.costs import (
 from clmpt.experiments.fit_settings import FitSettings, fit_settings
 from clmpt.experiments.predictor_search import chosen_predictor_stage, search_stages
 from clmpt.experiments.recipes import Fitting
+from clmpt.experiments.reliability_stage import reliability_stage
 from clmpt.experiments.stage_builders import (
     TRAINED,
     Asked,
@@ -278,7 +279,8 @@ def fit_stages(
     asked = reports_of(settings, out)
     reports = report_stages(measured, width, list(asked.values()))
     found += [_unless_empty(stage, out / TEST_QUERIES) for stage in reports]
-    return [*found, _choice_stage(asked, out)]
+    checking = reliability_stage(measured, out, reports[0].work)
+    return [*found, _choice_stage(asked, out), _unless_empty(checking, out / TEST_QUERIES)]
 
 
 def reports_of(settings: FitSettings, out: Path) -> dict[str, Asked]:

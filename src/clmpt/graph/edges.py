@@ -8,6 +8,7 @@ Everything works on whole arrays of lookups at once.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -132,6 +133,13 @@ class EdgeIndex:
         entity_K = self.keys_K1[:-1] % self.entities
         order_K = np.argsort(entity_K, kind="stable")
         return order_K, np.searchsorted(entity_K[order_K], np.arange(self.entities + 1))
+
+    def around(self, entity: int) -> Iterator[tuple[int, AnyInts]]:
+        """The directed relations that an entity has, each with its neighbours."""
+        order_K, begin_E = self.by_entity
+        for number in order_K[begin_E[entity] : begin_E[entity + 1]].tolist():
+            start, stop = self.offsets_K2[number], self.offsets_K2[number + 1]
+            yield int(self.keys_K1[number]) // self.entities, self.neighbours_X[start:stop]
 
     def with_relation(self, directed: int) -> Ints:
         """The entities that have neighbours along a directed relation."""

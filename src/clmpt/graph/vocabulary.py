@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from clmpt.errors import AmbiguousName, QueryError, UnknownName
 from clmpt.graph.names import Aliases, NameTable
-from clmpt.logic.formula import Id, Placeholder, Symbol
+from clmpt.logic.formula import Id, Name, Placeholder, Symbol
 
 _MANY = 200_000  # names; up to this many, all are searched for one with the same ending
 _LISTED = 5  # how many candidates an ambiguous label shows
@@ -31,6 +31,15 @@ class Vocabulary:
     def label(self, number: int) -> str:
         """What to show a user: the label, or the name if there is none."""
         return (self.labels[number] if self.labels else "") or self.names[number]
+
+    def spelling(self, number: int) -> str:
+        """What a user would write for it: the label, or the name if others have that label too."""
+        label = self.label(number)
+        try:
+            unique = self.resolve(Name(label)) == number
+        except (AmbiguousName, UnknownName):
+            unique = False
+        return label if unique else self.names[number]
 
     def resolve(self, symbol: Symbol) -> int:
         """The id that a name, a label or a number stands for."""

@@ -123,7 +123,7 @@ def predictor_of(
     kind = PREDICTORS.find_trusted(name, trust, folder)
     made = kind(*(tensors[table] for table in _TABLES))
     given = {CALIBRATION: made.calibration_SC, **tensors}  # a class may have more than tables
-    made.load_state_dict(given)
+    made.load_state_dict(given, assign=True)  # so that the tables stay mapped to their file
     return made
 
 

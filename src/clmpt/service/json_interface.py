@@ -12,11 +12,9 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from clmpt.errors import ClmptError
 from clmpt.logic.drawing import draw_svg
-from clmpt.logic.formula import Atom, Exists, Formula, Not, Variable, atoms
-from clmpt.logic.formula import Query as Question
 from clmpt.logic.parser import parse
-from clmpt.logic.printing import symbol_text, term_text
 from clmpt.logic.sparql import sparql_text
+from clmpt.service.drawn_questions import drawn_question
 from clmpt.service.error_answers import error_as_plain
 from clmpt.service.served import Asking, Served
 from clmpt.service.switchboard import Switchboard
@@ -144,43 +142,15 @@ async def explain(
 
 @router.get("/parse", tags=["questions"])
 async def read_question(request: Request, question: Text, model: Model = None) -> dict[str, Any]:
-    """A question in each language, and its atoms; names must be the graph's."""
+    """A question in each language, and its graph; names must be those of what is served."""
     served = board(request).named(model)
     query = served.read(question)
     return {
         "query": str(query),
         "sparql": sparql_text(served.graph.named(served.graph.bind(query))),
         "variables": [variable.name for variable in query.frees],
-        "alternatives": [_drawn(part.body, query) for part in query.disjuncts()],
+        "alternatives": drawn_question(query, served.graph),
     }
-
-
-def _drawn(body: Formula, query: Question) -> list[dict[str, Any]]:
-    """The atoms of an alternative, for a drawing."""
-    return [
-        {
-            "head": term_text(atom.head),
-            "relation": symbol_text(atom.relation),
-            "tail": term_text(atom.tail),
-            "negated": negated,
-            "answer": [
-                term_text(end)
-                for end in (atom.head, atom.tail)
-                if isinstance(end, Variable) and end in query.frees
-            ],
-        }
-        for atom, negated in _signed(body, False)
-    ]
-
-
-def _signed(part: Formula, negated: bool) -> list[tuple[Atom, bool]]:
-    if isinstance(part, Not):
-        return [(atom, True) for atom in atoms(part)]
-    if isinstance(part, Exists):
-        return _signed(part.body, negated)
-    if isinstance(part, Atom):
-        return [(part, negated)]
-    return [one for inner in part.parts for one in _signed(inner, negated)]
 
 
 @router.get("/draw", tags=["questions"], response_class=Response)
@@ -217,10 +187,25 @@ async def neighbours(
     )
 
 
+@router.get("/examples", tags=["graph"])
+async def examples(request: Request, model: Model = None) -> dict[str, Any]:
+    """Questions that fit the graph."""
+    served = board(request).named(model)
+    work = lambda: served.examples  # noqa: E731
+    return {"questions": await board(request).exactly(("examples", served.name), work, request)}
+
+
 @router.get("/models", tags=["service"])
 async def models(request: Request) -> dict[str, Any]:
     """What can be asked here."""
     return {"models": [about(served) for served in board(request).served.values()]}
+
+
+@router.get("/models/{model}", tags=["service"])
+async def one_model(request: Request, model: str) -> dict[str, Any]:
+    """A model's figures by shape, and how well its probabilities hold."""
+    served = board(request).named(model)
+    return {**about(served), **served.page}
 
 
 def about(served: Served) -> dict[str, Any]:
@@ -231,9 +216,8 @@ def about(served: Served) -> dict[str, Any]:
         "entities": len(graph.entities),
         "relations": len(graph.relations),
         "facts": graph.index.triples,
+        "splits": {name: graph.view(name).index.triples for name in graph.splits},
         "reasoner": served.model().asked.name if served.models else None,
-        "examples": served.examples(),
-        **served.folder.about,
     }
 
 

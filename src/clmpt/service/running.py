@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
+import sys
 import tempfile
 from collections.abc import Callable
 from functools import cached_property
@@ -18,6 +19,7 @@ from clmpt.service.service_settings import ServiceSettings
 from clmpt.service.switchboard import Switchboard
 from clmpt.service.web import SETTINGS, SHARED_METRICS, make_app
 
+_SWITCH = 0.001  # seconds; a short question waits no longer for a thread that computes
 _FINISH = 10  # seconds for what is under way when the service stops
 
 
@@ -62,6 +64,7 @@ def serve(
     settings: ServiceSettings, host: str, port: int, workers: int, ready: Callable[[], object]
 ) -> None:
     """Serves until it is stopped by a signal; what is under way is finished first."""
+    sys.setswitchinterval(_SWITCH)
     board = Switchboard(settings)  # also if workers open their own: here errors are told clearly
     listening = _listening(host, port)
     os.environ[SETTINGS] = settings.as_text()

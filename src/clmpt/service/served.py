@@ -8,18 +8,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-import numpy.typing as npt
-
-from clmpt.errors import SettingError, UnsupportedQuery
+from clmpt.errors import UnsupportedQuery
 from clmpt.graph.knowledge_graph import KnowledgeGraph
 from clmpt.graph.name_search import NameSearch
 from clmpt.graph.opening import open_graph
 from clmpt.graph.splits import train_split
-from clmpt.logic.formula import Atom, Id, Name, Query, Variable
+from clmpt.graph.vocabulary import Vocabulary
+from clmpt.logic.formula import Id, Name, Query
+from clmpt.logic.iris import iri_of
 from clmpt.logic.parser import parse
+from clmpt.logic.printing import name_text
+from clmpt.service.examples import example_questions
+from clmpt.service.model_page import model_page
 from clmpt.service.service_settings import ServedFolder
 from clmpt.symbolic.solver import solve_rows
 
@@ -74,9 +77,14 @@ class Served:
     def relations(self) -> NameSearch:
         return NameSearch(self.graph.relations)
 
+    @cached_property
+    def page(self) -> dict[str, Any]:
+        """What is told of the model; nothing of a plain graph."""
+        return model_page(Path(self.folder.path)) if self.models else {}
+
     def warm_up(self) -> None:
         """Makes what the first question would otherwise wait for."""
-        self.entities, self.relations  # noqa: B018
+        self.entities, self.relations, self.page  # noqa: B018
 
     def model(self, reasoner: str | None = None) -> Answerer:
         if not self.models:
@@ -196,68 +204,58 @@ class Served:
     # --- the graph --------------------------------------------------------------------------------
 
     def complete(self, text: str, kind: str | None, limit: int) -> list[dict[str, Any]]:
-        """Entities and relations whose names begin with a text, or are similar to it."""
-        found = []
-        for own, search in (("relation", self.relations), ("entity", self.entities)):
-            if kind in (None, own):
-                for number in search.find(text, limit):
-                    vocabulary = search.vocabulary
-                    found.append(
-                        {
-                            "kind": own,
-                            "label": search.spelt(number, text),
-                            "name": vocabulary.names[number],
-                            "id": number,
-                        }
-                    )
-        return found
+        """Entities and relations whose names begin with a text, or are similar to it, and how each
+        is written in a question."""
+        return [
+            {
+                "kind": own,
+                "label": search.spelt(number, text),
+                **_written(search.vocabulary, number),
+            }
+            for own, search in (("relation", self.relations), ("entity", self.entities))
+            if kind in (None, own)
+            for number in search.find(text, limit)
+        ]
 
     def neighbours(self, name: str, limit: int) -> dict[str, Any]:
-        """The facts about an entity, in both directions."""
-        entity = self.entity(name)
-        triples = self.graph.triples()
-        near = triples[(triples[:, 0] == entity) | (triples[:, 2] == entity)]
-        trained = self.graph.view(train_split(self.graph))
-        facts = []
-        for head, relation, tail in near[:limit].tolist():
-            seen = not self.models or tail in trained.neighbours(head, relation)
-            facts.append(
-                {
-                    "head": self.described(head),
-                    "relation": self.graph.relations.label(relation),
-                    "tail": self.described(tail),
-                    "status": "known" if seen else "hidden",
-                }
-            )
-        return {"entity": self.described(entity), "facts": facts, "total": len(near)}
+        """The facts about an entity, in both directions, by relation."""
+        entity, relations = self.entity(name), len(self.graph.relations)
+        trained = self.graph.view(train_split(self.graph)) if self.models else self.graph
+        facts, total = list[dict[str, Any]](), 0
+        for directed, others in self.graph.index.around(entity):
+            total += len(others)
+            relation, inverse = directed % relations, directed >= relations
+            seen = set(trained.neighbours(entity, relation, inverse=inverse))
+            for other in others[: max(0, limit - len(facts))].tolist():
+                ends = (other, entity) if inverse else (entity, other)
+                facts.append(
+                    {
+                        "head": self.described(ends[0]),
+                        "relation": self.graph.relations.label(relation),
+                        "tail": self.described(ends[1]),
+                        "status": "known" if other in seen else "hidden",
+                    }
+                )
+        return {"entity": self.described(entity), "facts": facts, "total": total}
 
-    def examples(self, count: int = 4) -> list[str]:
-        """Questions that the graph can answer, from its most frequent relations."""
-        triples = self.graph.triples()
-        if not len(triples):
-            return []
-        relations, counts = np.unique(triples[:, 1], return_counts=True)
-        frequent = relations[np.argsort(-counts, kind="stable")][:count]
-        return [self._example(int(relation), triples) for relation in frequent]
+    @cached_property
+    def examples(self) -> list[str]:
+        """Questions that the graph can answer."""
+        return example_questions(self.graph)
 
-    def _example(self, relation: int, triples: npt.NDArray[np.int32]) -> str:
-        """Who has this relation to the entity that most have it to."""
-        tails, counts = np.unique(triples[triples[:, 1] == relation, 2], return_counts=True)
-        tail = self.graph.entities.label(int(tails[np.argmax(counts)]))
-        x = Variable("x")
-        return str(Query(x, Atom(Name(self.graph.relations.label(relation)), x, Name(tail))))
+
+def _written(vocabulary: Vocabulary, number: int) -> dict[str, Any]:
+    """A name as it is, as formulas write it, and as SPARQL writes it."""
+    name = vocabulary.names[number]
+    return {
+        "name": name,
+        "id": number,
+        "formula": name_text(vocabulary.spelling(number)),
+        "sparql": f"<{iri_of(Name(name))}>",
+    }
 
 
 def _plain_atoms(evidence: Any) -> list[dict[str, Any]]:
     from clmpt.answering.answers import evidence_as_plain
 
     return evidence_as_plain(evidence)
-
-
-def chosen(served: dict[str, Served], name: str | None) -> Served:
-    """The one that a request names, or the first."""
-    if name is None:
-        return next(iter(served.values()))
-    if name not in served:
-        raise SettingError(f"There is no model '{name}' here. Available: {', '.join(served)}.")
-    return served[name]

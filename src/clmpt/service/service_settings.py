@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from dataclasses import asdict, dataclass
 
 
 @dataclass(frozen=True)
 class ServedFolder:
-    """A graph or a model by the name that requests give it. `about` is shown on the page."""
+    """A graph or a model by the name that requests give it."""
 
     name: str
     path: str
     is_model: bool
-    about: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

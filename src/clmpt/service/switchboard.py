@@ -45,6 +45,8 @@ class Switchboard:
         limits = (settings.waiting, settings.time_limit, settings.memory_limit)
         self.exact = Workload(settings.threads, *limits)
         self.likely = Workload(1, *limits)  # its matrix products use all processors
+        for one in self.served.values():
+            self.exact.pool.submit(getattr, one, "examples")  # while nobody asks yet
 
     def close(self) -> None:
         self.exact.close()

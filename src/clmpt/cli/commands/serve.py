@@ -6,12 +6,11 @@ import argparse
 import os
 from ipaddress import ip_address
 from pathlib import Path
-from typing import Any
 
 from clmpt.cli.output import say, tell
 from clmpt.errors import MissingLibrary, SettingError
 from clmpt.service.service_settings import ServedFolder, ServiceSettings
-from clmpt.sharing.model_facts import is_model, model_facts
+from clmpt.sharing.model_facts import is_model
 
 
 def serve_folders(options: argparse.Namespace) -> None:
@@ -57,12 +56,8 @@ def _folders(paths: list[str]) -> tuple[ServedFolder, ...]:
 def _folder(path: Path) -> ServedFolder:
     name = path.resolve().name
     if path.is_dir() and is_model(path):
-        return ServedFolder(name, str(path.resolve()), True, _about(path))
+        return ServedFolder(name, str(path.resolve()), True)
     return ServedFolder(path.name.split(".")[0] if path.is_file() else name, str(path), False)
-
-
-def _about(path: Path) -> dict[str, Any]:
-    return {"about": [list(row) for row in model_facts(path).rows()]}
 
 
 def _is_local(host: str) -> bool:
