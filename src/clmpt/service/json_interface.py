@@ -10,10 +10,11 @@ from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import StreamingResponse
 from pydantic import BaseModel, ConfigDict, Field
 
-from clmpt.errors import ClmptError
+from clmpt.errors import ClmptError, UnknownName
 from clmpt.logic.drawing import draw_svg
-from clmpt.logic.parser import parse
+from clmpt.logic.parser import is_sparql, parse
 from clmpt.logic.sparql import sparql_text
+from clmpt.logic.sparql_parser import read_sparql
 from clmpt.service.drawn_questions import drawn_question
 from clmpt.service.error_answers import error_as_plain
 from clmpt.service.served import Asking, Served
@@ -142,15 +143,30 @@ async def explain(
 
 @router.get("/parse", tags=["questions"])
 async def read_question(request: Request, question: Text, model: Model = None) -> dict[str, Any]:
-    """A question in each language, and its graph; names must be those of what is served."""
+    """A question in each language, and its graph. One that cannot be read has `error`, `position`
+    and `near` instead, with status 200: a page asks this while a question is being written. `rows`
+    says that it is SPARQL all the same, for the endpoints."""
     served = board(request).named(model)
-    query = served.read(question)
+    try:
+        query = served.read(question)
+    except ClmptError as error:
+        return {**error_as_plain(error), "rows": _has_rows(question, error)}
     return {
         "query": str(query),
         "sparql": sparql_text(served.graph.named(served.graph.bind(query))),
         "variables": [variable.name for variable in query.frees],
         "alternatives": drawn_question(query, served.graph),
     }
+
+
+def _has_rows(question: str, error: ClmptError) -> bool:
+    """Whether the endpoints answer what cannot be read as a question: SPARQL that says more."""
+    if isinstance(error, UnknownName) or not is_sparql(question):
+        return False
+    try:
+        return read_sparql(question).form in ("SELECT", "ASK")
+    except ClmptError:
+        return False
 
 
 @router.get("/draw", tags=["questions"], response_class=Response)

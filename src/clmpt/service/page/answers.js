@@ -27,15 +27,22 @@ export class AnswersView {
     this.found = found;
     this.place.hidden = false;
     this.place.setAttribute("aria-busy", "false");
+    this.summary = h("p", { class: "summary" });
     this.likelyPlace = h("section", { class: "card", "aria-labelledby": "likely-title" });
     const columns = [this.#exact()];
     if (found.hasModel) columns.push(this.likelyPlace);
     this.place.replaceChildren(
-      h("div", { class: "toolbar" }, this.#summary(), h("span", { class: "grow" }), found.hasModel ? this.#slider() : null, exporting(this)),
+      h("div", { class: "toolbar" }, this.summary, h("span", { class: "grow" }), found.hasModel ? this.#slider() : null, exporting(this)),
       ...found.notes.map((note) => h("p", { class: "note" }, note)),
       h("div", { class: `columns${found.hasModel ? "" : " single"}` }, columns),
     );
     if (found.hasModel) this.#likely();
+    this.#summarise();
+  }
+
+  showTables(tables) {
+    this.place.setAttribute("aria-busy", "false");
+    this.place.replaceChildren(h("div", { class: `columns${tables.length > 1 ? "" : " single"}` }, tables));
   }
 
   // What is listed now, in order: for the export and for going from one answer to the next.
@@ -47,12 +54,11 @@ export class AnswersView {
     return this.found.likely.filter((one) => one.probability === null || one.probability >= this.atLeast());
   }
 
-  #summary() {
-    const { exact, likely, hasModel } = this.found;
+  #summarise() {
     const number = (status, all) => all.filter((one) => one.status === status).length;
-    const parts = [["known", number("known", exact)], ["hidden", number("hidden", exact)]];
-    if (hasModel) parts.push(["predicted", likely.length]);
-    return h("p", { class: "summary" }, parts.filter(([, n]) => n).map(([status, n]) =>
+    const { exact } = this.found;
+    const parts = [["known", number("known", exact)], ["hidden", number("hidden", exact)], ["predicted", this.#sure.length]];
+    this.summary.replaceChildren(...parts.filter(([, n]) => n).map(([status, n]) =>
       h("span", { class: `badge ${status}` }, mark(status), `${count(n)} ${status}`)));
   }
 
@@ -64,6 +70,7 @@ export class AnswersView {
         this.moved(Number(event.target.value) / 100);
         shown.textContent = percent(this.atLeast());
         this.#likely();
+        this.#summarise();
       },
     });
     return h("label", { class: "slider", for: "sure" }, "At least", field, shown);

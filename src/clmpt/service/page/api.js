@@ -89,8 +89,10 @@ export class Latest {
 
 export function later(milliseconds, work) {
   let timer = 0;
-  return (...words) => {
+  const soon = (...words) => {
     clearTimeout(timer);
     timer = setTimeout(() => work(...words), milliseconds);
   };
+  soon.cancel = () => clearTimeout(timer);
+  return soon;
 }

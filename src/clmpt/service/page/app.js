@@ -19,7 +19,10 @@ const reading = new Latest(), answering = new Latest();
 const chosen = () => (state.model === state.usual ? null : state.model);
 const hasModel = () => state.models.find((one) => one.name === state.model)?.kind === "model";
 
-const editor = new Editor(chosen, later(150, read), ask);
+const complain = later(900, (found) => {
+  if (!editor.isCompleting) refuse(found);
+});
+const editor = new Editor(chosen, later(150, () => read()), ask);
 const builder = new Builder($("build"), chosen, (text) => {
   editor.text = text;
   if (text) read();
@@ -33,46 +36,58 @@ answers.model = chosen;
 
 // --- the question ---------------------------------------------------------------------------------
 
-async function read() {
+// What the question means, or what is wrong with it: told at once if it is asked, else when the
+// writer pauses.
+async function read(isAsked = false) {
   const text = editor.text;
+  complain.cancel();
   if (!text.trim()) {
-    editor.mark(null);
-    problem("");
-    $("reading").hidden = true;
-    state.read = null;
+    understand(null);
     return null;
   }
   try {
     const found = await reading.run((signal) => get("parse", { question: text, model: chosen() }, signal));
     if (!found) return null;
-    state.read = found;
-    editor.mark(null);
-    problem("");
-    draw(found);
+    if (!found.error || found.rows) understand(found.rows ? null : found);
+    else if (isAsked) refuse(found);
+    else complain(found);
     return found;
   } catch (error) {
-    state.read = null;
-    $("reading").hidden = true;
-    refuse(error);
+    refuse({ error: error.message });
     return null;
   }
 }
 
+function understand(found) {
+  state.read = found;
+  editor.mark(null);
+  problem("");
+  $("reading").hidden = !found;
+  if (found) draw(found);
+}
+
+function refuse(found) {
+  state.read = null;
+  $("reading").hidden = true;
+  problem(found.error);
+  editor.mark(found.position ?? null);
+  if (!found.position) return;
+  const instead = (name) => h("button", { type: "button", class: "link", onclick: () => {
+    editor.correct(name);
+    read(true);
+  } }, h("bdi", {}, name));
+  $("problem").append(...(found.near ?? []).map(instead));
+}
+
 function draw(found) {
   $("reading").hidden = false;
-  const vertical = $("drawing").clientWidth < 380;
-  $("drawing").replaceChildren(...drawQuestion(found.alternatives, { vertical }));
+  $("drawing").replaceChildren(...drawQuestion(found.alternatives, $("drawing").clientWidth - 16));
   $("formula").textContent = found.query;
   $("sparql").textContent = found.sparql;
 }
 
 function problem(text) {
   $("problem").textContent = text;
-}
-
-function refuse(error) {
-  problem(error.message);
-  editor.mark(error.position ?? null);
 }
 
 // --- the answers ----------------------------------------------------------------------------------
@@ -85,43 +100,38 @@ async function ask({ remembered = true } = {}) {
     return;
   }
   if (remembered) remember(true);
+  const meant = await read(true);
+  if (!meant || (meant.error && !meant.rows)) {
+    answers.hide();
+    return;
+  }
   answers.waiting();
+  document.body.classList.add("asked");
   tell("Asking …");
   try {
-    const found = await answering.run((signal) => asked(text, signal));
+    const found = await answering.run((signal) => (meant.rows ? tables(text, signal) : asked(text, signal)));
     if (!found) return;
-    if (found.tables) {
-      $("results").setAttribute("aria-busy", "false");
-      $("results").replaceChildren(h("div", { class: `columns${found.tables.length > 1 ? "" : " single"}` }, found.tables));
-      problem("");
-      tell("Answered.");
-    } else {
-      answers.show(found);
-      tell(`${count(found.exact.length)} answers from the facts, ${count(found.likely.length)} likely.`);
-    }
+    if (meant.rows) answers.showTables(found);
+    else answers.show(found);
+    tell(meant.rows ? "Answered." : `${count(found.exact.length)} answers from the facts, ${count(found.likely.length)} likely.`);
   } catch (error) {
     answers.hide();
-    refuse(error);
+    problem(error.message);
     tell("");
   }
 }
 
 async function asked(text, signal) {
   const question = { question: text, model: chosen() };
-  try {
-    if (!hasModel()) {
-      const exact = await get("ask", { ...question, limit: EXACT }, signal);
-      return { ...shared(text, exact), exact: exact.answers, likely: [], hasModel: false };
-    }
-    const [exact, likely] = await Promise.all([
-      get("ask", { ...question, only: "known", limit: EXACT }, signal),
-      get("ask", { ...question, only: "predicted", limit: LIKELY }, signal),
-    ]);
-    return { ...shared(text, exact), exact: exact.answers, likely: likely.answers, hasModel: true };
-  } catch (error) {
-    if (!isSparql(text) || error.status !== 400) throw error;
-    return { tables: await tables(text, signal) };
+  if (!hasModel()) {
+    const exact = await get("ask", { ...question, limit: EXACT }, signal);
+    return { ...shared(text, exact), exact: exact.answers, likely: [], hasModel: false };
   }
+  const [exact, likely] = await Promise.all([
+    get("ask", { ...question, only: "known", limit: EXACT }, signal),
+    get("ask", { ...question, only: "predicted", limit: LIKELY }, signal),
+  ]);
+  return { ...shared(text, exact), exact: exact.answers, likely: likely.answers, hasModel: true };
 }
 
 const shared = (text, found) => ({ text, variables: found.variables, notes: found.notes, known: found.known });
@@ -166,8 +176,9 @@ async function restore() {
   state.atLeast = sure >= 0 && sure <= 1 ? sure : SURE;
   editor.text = given.get("question") ?? "";
   answers.hide();
-  await read();
+  document.body.classList.remove("asked");
   if (editor.text) await ask({ remembered: false });
+  else await read();
 }
 
 async function turn() {
@@ -204,9 +215,8 @@ async function examples() {
 
 async function pose(text) {
   editor.text = text;
-  const found = await read();
-  if (!$("build").hidden) builder.take(found);
   await ask();
+  if (!$("build").hidden) builder.take(state.read);
 }
 
 function choose(tab) {

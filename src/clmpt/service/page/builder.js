@@ -50,7 +50,7 @@ export class Builder {
       type: "button", onclick: () => {
         this.rows.push({ ...emptyRow(), join, negated });
         this.#show();
-        this.place.querySelector(".condition:last-of-type input").focus();
+        [...this.place.querySelectorAll(".condition .relation input")].at(-1).focus();
       },
     }, text);
     this.place.replaceChildren(
@@ -158,7 +158,6 @@ function rowsOf(read) {
       tail: term(edge.tail),
     }));
   }
-  // `or` splits all that is before from all that is after it, so alternatives must not share a tail.
   return rows;
 }
 

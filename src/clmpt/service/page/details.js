@@ -2,9 +2,9 @@
 
 import { get, Latest } from "./api.js";
 import { $, badge, count, h, name, percent, shortened } from "./dom.js";
-import { drawGraph, drawStar } from "./drawing.js";
+import { drawStar, drawWithin } from "./drawing.js";
 
-const AROUND = 12; // facts in a drawing; the list below has more
+const AROUND = { wide: 12, narrow: 8 }; // facts in a drawing; the list below has more
 
 export class Details {
   constructor(model, hasModel) {
@@ -87,9 +87,8 @@ export class Details {
     const edges = atoms.map((atom) => ({ ...atom, label: atom.relation }));
     const root = used.has(one.label) ? one.label : nodes[0].id;
     const choose = (box) => this.#walkTo({ label: box.label, name: box.label });
-    const vertical = this.dialog.clientWidth < 560;
     return h("div", { class: "drawing", tabindex: 0, role: "region", "aria-label": "Evidence, drawn" },
-      drawGraph(nodes, edges, root, { vertical, choose, title: "Evidence" }));
+      drawWithin(this.dialog.clientWidth - 60, nodes, edges, root, { choose, title: "Evidence" }));
   }
 
   #listedAtoms(atoms) {
@@ -129,10 +128,11 @@ export class Details {
   }
 
   #star(found) {
-    const relations = [...new Set(found.facts.map((fact) => fact.relation))];
-    const each = Math.max(1, Math.floor(AROUND / Math.max(1, relations.length)));
-    const some = relations.flatMap((one) => found.facts.filter((fact) => fact.relation === one).slice(0, each)).slice(0, AROUND);
     const width = Math.max(300, this.dialog.clientWidth - 80);
+    const most = AROUND[width < 480 ? "narrow" : "wide"];
+    const relations = [...new Set(found.facts.map((fact) => fact.relation))];
+    const each = Math.max(1, Math.floor(most / Math.max(1, relations.length)));
+    const some = relations.flatMap((one) => found.facts.filter((fact) => fact.relation === one).slice(0, each)).slice(0, most);
     return h("div", { class: "drawing", tabindex: 0, role: "region", "aria-label": "Neighbourhood, drawn" },
       drawStar(found.entity, some, (box) => this.#walkTo(box), width));
   }

@@ -25,8 +25,8 @@ export function drawGraph(nodes, edges, root, { vertical = false, choose = null,
   );
 }
 
-function boxOf(node) {
-  const text = shortened(node.label, LONGEST);
+function boxOf(node, most = LONGEST) {
+  const text = shortened(node.label, most);
   return { ...node, text, width: Math.max(44, LETTER * text.length + 26), x: 0, y: 0 };
 }
 
@@ -66,7 +66,7 @@ function place(layers, boxes, edges, vertical) {
     const own = layer.map((id) => boxes.get(id));
     const size = vertical ? HEIGHT : Math.max(...own.map((box) => box.width));
     if (depth) along -= vertical ? 92 : size / 2 + gap(layer, layers[depth - 1], edges);
-    spread(own, along, vertical);
+    spread(own, along, vertical, (box) => widest(box.id, edges));
     along -= vertical ? 0 : size / 2;
   });
 }
@@ -77,8 +77,13 @@ function gap(layer, other, edges) {
   return Math.max(64, ...between.map((one) => LETTER * shortened(textOf(one), LABEL).length + 40));
 }
 
-function spread(own, along, vertical) {
-  const steps = own.map((box) => (vertical ? box.width + 24 : HEIGHT + 44));
+const widest = (id, edges) =>
+  Math.max(0, ...edges.filter((one) => one.head === id || one.tail === id).map((one) => LETTER * shortened(textOf(one), LABEL).length));
+
+// Texts of edges from the same node stand side by side, halfway, so their nodes are twice as far apart.
+function spread(own, along, vertical, textWidth) {
+  const alone = own.length === 1;
+  const steps = own.map((box) => (vertical ? Math.max(box.width, alone ? 0 : 1.6 * textWidth(box)) + 24 : HEIGHT + 44));
   let across = -steps.reduce((a, b) => a + b, 0) / 2;
   own.forEach((box, at) => {
     const middle = across + steps[at] / 2;
@@ -107,7 +112,8 @@ function bend(edges, at) {
 const textOf = (edge) =>
   (edge.negated ? "not " : "") + edge.label + (edge.status === "predicted" && edge.probability !== null ? ` ${percent(edge.probability)}` : "");
 
-function line(edge, boxes, bent, vertical) {
+// `at` is where on the way from head to tail the text stands.
+function line(edge, boxes, bent, vertical, at = 0.5) {
   const [from, to] = [boxes.get(edge.head), boxes.get(edge.tail)];
   const kind = `edge ${edge.status ?? ""} ${edge.negated ? "negated" : ""}`;
   const marker = `url(#arrow-${edge.negated ? "negated" : edge.status ?? "plain"})`;
@@ -124,7 +130,7 @@ function line(edge, boxes, bent, vertical) {
     const control = [(from.x + to.x) / 2 - (dy / length) * side, (from.y + to.y) / 2 + (dx / length) * side];
     const start = border(from, control), end = border(to, control);
     path = `M${start}Q${control} ${end}`;
-    middle = [0, 1].map((n) => (start[n] + 2 * control[n] + end[n]) / 4);
+    middle = [0, 1].map((n) => (1 - at) ** 2 * start[n] + 2 * at * (1 - at) * control[n] + at ** 2 * end[n]);
   }
   const text = shortened(textOf(edge), LABEL);
   return {
@@ -170,17 +176,24 @@ const arrows = () =>
       s("path", { d: "M0 0L10 5L0 10z" }),
     )));
 
+// From left to right where there is room, else from top to bottom.
+export function drawWithin(width, nodes, edges, root, options) {
+  const drawn = drawGraph(nodes, edges, root, options);
+  return Number(drawn.getAttribute("width")) <= 1.1 * width ? drawn : drawGraph(nodes, edges, root, { ...options, vertical: true });
+}
+
 // One drawing for each alternative of a question.
-export function drawQuestion(alternatives, options) {
+export function drawQuestion(alternatives, width) {
   return alternatives.flatMap((one, at) => {
     const root = (one.nodes.find((node) => node.kind === "answer") ?? one.nodes[0]).id;
-    const drawn = drawGraph(one.nodes, one.edges, root, { title: `Drawing ${at + 1} of the question`, ...options });
+    const drawn = drawWithin(width, one.nodes, one.edges, root, { title: `Drawing ${at + 1} of the question` });
     return at ? [h("p", { class: "or" }, "or"), drawn] : [drawn];
   });
 }
 
 // A star: an entity in the middle, what it is related to around it.
 export function drawStar(center, facts, choose, width) {
+  const most = width < 480 ? 11 : LONGEST;
   const others = new Map();
   const edges = facts.map((fact) => {
     const outward = fact.head.id === center.id;
@@ -189,15 +202,17 @@ export function drawStar(center, facts, choose, width) {
     return { head: fact.head.id, tail: fact.tail.id, label: fact.relation, status: fact.status, negated: false, probability: null };
   });
   const boxes = new Map([[center.id, boxOf({ ...center, kind: "center" })]]);
-  const ring = [...others.values()].map((one) => boxOf({ ...one, text: "", kind: "entity" }));
-  const radius = { x: Math.max(150, width / 2 - 96), y: Math.max(120, 24 * ring.length) };
+  const ring = [...others.values()].map((one) => boxOf({ ...one, kind: "entity" }, most));
+  const radius = { x: Math.max(130, width / 2 - 90), y: Math.max(100, Math.min(190, 20 * ring.length)) };
   ring.forEach((box, at) => {
-    const angle = (2 * Math.PI * (at + 0.5)) / ring.length - Math.PI / 2;
+    const angle = (2 * Math.PI * (at + 0.5)) / ring.length;
     [box.x, box.y] = [radius.x * Math.cos(angle), radius.y * Math.sin(angle)];
     boxes.set(box.id, box);
   });
   const [drawnWidth, height] = shift([...boxes.values()]);
-  const lines = edges.map((edge, at) => line(edge, boxes, bend(edges, at), false));
+  // Texts stand near the outer ends, in turn a little nearer, so that they do not meet.
+  const outer = (edge, number) => (edge.head === center.id ? 1 : -1) * (number % 2 ? 0.2 : 0.08) + 0.5;
+  const lines = edges.map((edge, number) => line(edge, boxes, bend(edges, number), false, outer(edge, number)));
   return s(
     "svg",
     { viewBox: `0 0 ${drawnWidth} ${height}`, width: drawnWidth, height, class: "graph", role: "group", "aria-label": `Around ${center.label}` },

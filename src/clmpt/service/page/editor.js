@@ -34,6 +34,10 @@ export class Editor {
 
   #completeSoon;
 
+  get isCompleting() {
+    return this.list.isOpen;
+  }
+
   get text() {
     return this.field.value;
   }
@@ -50,6 +54,15 @@ export class Editor {
     this.error = position ? spanAt(this.text, position) : null;
     this.field.setAttribute("aria-invalid", String(Boolean(position)));
     this.#paint();
+  }
+
+  // Puts a name in the place of the mistake.
+  correct(name) {
+    if (!this.error) return;
+    const plain = isSparql(this.text) ? `:${encodeURIComponent(name)}` : JSON.stringify(name);
+    this.field.setRangeText(plain, ...this.error, "end");
+    this.#written();
+    this.field.focus();
   }
 
   #written() {
