@@ -13,7 +13,7 @@ import { isSparql } from "./tokens.js";
 const SURE = 0.1; // the least probability of what is listed, unless the user moves it
 const EXACT = 200, LIKELY = 100; // answers asked for
 
-const state = { models: [], model: null, atLeast: SURE, read: null, usual: null };
+const state = { models: [], model: null, atLeast: SURE, read: null, usual: null, search: "" };
 const reading = new Latest(), answering = new Latest();
 
 const chosen = () => (state.model === state.usual ? null : state.model);
@@ -22,7 +22,8 @@ const hasModel = () => state.models.find((one) => one.name === state.model)?.kin
 const complain = later(900, (found) => {
   if (!editor.isCompleting) refuse(found);
 });
-const editor = new Editor(chosen, later(150, () => read()), ask);
+const readSoon = later(150, () => read());
+const editor = new Editor(chosen, readSoon, ask);
 const builder = new Builder($("build"), chosen, (text) => {
   editor.text = text;
   if (text) read();
@@ -41,6 +42,7 @@ answers.model = chosen;
 async function read(isAsked = false) {
   const text = editor.text;
   complain.cancel();
+  readSoon.cancel();
   if (!text.trim()) {
     understand(null);
     return null;
@@ -53,6 +55,7 @@ async function read(isAsked = false) {
     else complain(found);
     return found;
   } catch (error) {
+    answers.hide();
     refuse({ error: error.message });
     return null;
   }
@@ -101,7 +104,8 @@ async function ask({ remembered = true } = {}) {
   }
   if (remembered) remember(true);
   const meant = await read(true);
-  if (!meant || (meant.error && !meant.rows)) {
+  if (!meant) return;
+  if (meant.error && !meant.rows) {
     answers.hide();
     return;
   }
@@ -165,10 +169,12 @@ function remember(isNew) {
   const address = `${location.pathname}${found.size ? `?${found}` : ""}${location.hash}`;
   if (isNew && address !== location.pathname + location.search + location.hash) history.pushState(null, "", address);
   else history.replaceState(null, "", address);
+  state.search = location.search;
 }
 
 async function restore() {
-  const given = new URLSearchParams(location.search);
+  state.search = location.search;
+  const given = new URLSearchParams(state.search);
   const wanted = given.get("model");
   state.model = state.models.some((one) => one.name === wanted) ? wanted : state.usual;
   $("model").value = state.model;
@@ -262,7 +268,9 @@ function listen() {
     theme(dark);
     localStorage.setItem("clmpt-theme", dark ? "dark" : "light");
   });
-  addEventListener("popstate", restore);
+  addEventListener("popstate", () => {
+    if (location.search !== state.search) restore(); // else it is only another part of the page
+  });
   addEventListener("hashchange", turn);
 }
 
