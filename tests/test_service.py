@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -233,7 +235,14 @@ def test_errors_have_a_place_and_what_may_be_meant(model: RunningService) -> Non
 
 def test_names_drawings_neighbours_and_models(model: RunningService) -> None:
     found = model.get("/complete", text="e1", kind="entity", limit=5).json["found"]
-    assert found[0] == {"kind": "entity", "label": "e1", "name": "e1", "id": found[0]["id"]}
+    assert found[0] == {
+        "kind": "entity",
+        "label": "e1",
+        "name": "e1",
+        "id": found[0]["id"],
+        "formula": "e1",
+        "sparql": "<urn:clmpt:e1>",
+    }
     drawn = model.get("/draw", question="?y : r0(e0, ?y)")
     assert drawn.headers["content-type"] == "image/svg+xml"
     near = model.get("/graph/neighbours", entity="e0").json
@@ -241,9 +250,38 @@ def test_names_drawings_neighbours_and_models(model: RunningService) -> None:
     first, second = model.get("/models").json["models"]
     assert (first["name"], first["kind"]) == ("model", "model")
     assert (second["name"], second["kind"]) == ("graph", "graph")
-    assert model.get("/ask", question=first["examples"][0]).status == 200
-    parsed = model.get("/parse", question="?y : r0(e0, ?y) & !r1(e0, ?y)").json
-    assert [atom["negated"] for atom in parsed["alternatives"][0]] == [False, True]
+
+
+def test_examples_are_questions_that_have_answers(model: RunningService) -> None:
+    questions = model.get("/examples").json["questions"]
+    assert len(questions) >= 3
+    for question in questions:
+        assert model.get("/ask", question=question, only="known").json["answers"]
+
+
+def test_a_question_that_is_being_written_is_drawn_or_its_mistake_told(
+    model: RunningService,
+) -> None:
+    asked = "?y : r0(e0, ?y) & !exists ?x (r1(?x, ?y) & r2(?x, e1))"
+    (drawn,) = model.get("/parse", question=asked).json["alternatives"]
+    kinds = {node["id"]: node["kind"] for node in drawn["nodes"]}
+    assert kinds == {"e0": "entity", "?y": "answer", "?x": "variable", "e1": "entity"}
+    assert [edge["group"] for edge in drawn["edges"]] == [0, 1, 1]
+    wrong = model.get("/parse", question="?y : r0(e00, ?y)")
+    assert (wrong.status, wrong.json["position"]["column"]) == (200, 9)
+    assert not wrong.json["rows"]
+    more = model.get("/parse", question="SELECT (COUNT(*) AS ?n) { ?s :r0 ?o }").json
+    assert more["rows"]
+
+
+def test_a_model_tells_its_figures_and_nothing_of_the_machine(model: RunningService) -> None:
+    found = model.get("/models/model").json
+    assert [shape["shape"] for shape in found["figures"][0]["shapes"]][:2] == ["1p", "2p"]
+    assert found["reliability"][0]["name"] == "all"
+    assert sum(one["count"] for one in found["reliability"][0]["bins"]) > 0
+    told = json.dumps([found, model.get("/models").json])
+    assert not re.search(r"python|torch|linux|x86|/tmp|\d+\.\d+\.\d+", told.lower())
+    assert model.get("/models/nobody").status == 404
 
 
 def test_exact_answers_of_a_plain_graph_are_known(model: RunningService) -> None:

@@ -17,10 +17,10 @@ import clmpt
 from clmpt.answering.answerer import Answerer
 from clmpt.cli.main import main
 from clmpt.errors import DataError, MissingLibrary
+from clmpt.pages.model_facts import model_facts
 from clmpt.progress import Progress
 from clmpt.sharing.hub import pull, push
 from clmpt.sharing.model_card import card_text, write_card
-from clmpt.sharing.model_facts import model_facts
 from clmpt.sharing.shared_files import shared_in
 from hub_stand_in import Hub, standing_in
 

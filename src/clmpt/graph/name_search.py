@@ -2,17 +2,10 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Iterator
-
-import numpy as np
-
-from clmpt.graph.names import Aliases, NameTable
 from clmpt.graph.vocabulary import Vocabulary
+from clmpt.graph.word_index import WordIndex
 
-_FOLDED = 200_000  # names; beyond this, letters must be typed in the case that a name has them
-_WORD = re.compile(r"[^\W_]+")
-_WORDS = 6  # of a name; later ones are not searched
+_FOLDED = 2_000_000  # names; beyond this, letters must be typed in the case that a name has them
 _SIMILAR = 4_000  # names that are compared letter by letter
 _LEAST = 3  # letters, for a search by similarity
 
@@ -28,11 +21,8 @@ class NameSearch:
     def __init__(self, vocabulary: Vocabulary, fold_up_to: int = _FOLDED) -> None:
         self.vocabulary = vocabulary
         self.tables = [table for table in (vocabulary.labels, vocabulary.names) if table]
-        self.by_word: Aliases | None = None
-        if len(vocabulary) <= fold_up_to:
-            starts = [start for table in self.tables for start in _word_starts(table)]
-            owners = np.array([number for _, number in starts], np.int32)
-            self.by_word = Aliases(NameTable.of(text for text, _ in starts), owners)
+        folds = len(vocabulary) <= fold_up_to
+        self.words = [WordIndex.of(table) for table in self.tables] if folds else []
 
     def spelt(self, number: int, text: str) -> str:
         """The label or the name of what was found by a text, whichever has it; else the label."""
@@ -51,13 +41,16 @@ class NameSearch:
         return list(found)[:limit]
 
     def _starting_with(self, text: str, limit: int) -> list[int]:
-        if self.by_word is None:
+        if not self.words:
             spellings = dict.fromkeys([text, text.capitalize(), text.title(), text.lower()])
             near = (table.starting_with(one, limit) for one in spellings for table in self.tables)
             return [number for numbers in near for number in numbers]
+        owners = {
+            int(words.owner_S[at])
+            for words in self.words
+            for at in words.starting_with(text, 8 * limit)
+        }
         wanted = text.casefold()
-        near_ = self.by_word.texts.starting_with(wanted, 8 * limit)
-        owners = dict.fromkeys(int(self.by_word.owners[number]) for number in near_)
         return sorted(owners, key=lambda number: self._order(number, wanted))
 
     def _order(self, number: int, wanted: str) -> tuple[bool, int, str]:
@@ -67,27 +60,18 @@ class NameSearch:
     def _similar(self, text: str, limit: int) -> list[int]:
         from rapidfuzz import fuzz, process
 
-        table, owners = self.tables[0], None
-        if self.by_word is not None:
-            table, owners = self.by_word.texts, self.by_word.owners
-            text = text.casefold()
-        numbers = table.starting_with(text[:2], _SIMILAR)
-        choices = [table[number][: len(text) + 1] for number in numbers]
-        found = process.extract(text, choices, scorer=fuzz.ratio, limit=limit, score_cutoff=70)
-        places = (numbers[place] for _, _, place in found)
-        return [number if owners is None else int(owners[number]) for number in places]
-
-
-def _word_starts(table: NameTable) -> Iterator[tuple[str, int]]:
-    for number, name in enumerate(table):
-        folded = name.casefold()
-        for start in dict.fromkeys([0, *_first_letters(folded)]):
-            if folded:
-                yield folded[start:], number
-
-
-def _first_letters(text: str) -> Iterable[int]:
-    for count, word in enumerate(_WORD.finditer(text)):
-        if count == _WORDS:
-            return
-        yield word.start()
+        size, wanted = len(text) + 1, text
+        if self.words:
+            wanted = text.casefold()
+            near = [
+                (words.text(at, size), int(words.owner_S[at]))
+                for words in self.words
+                for at in words.starting_with(wanted[:2], _SIMILAR)
+            ]
+        else:
+            table = self.tables[0]
+            numbers = table.starting_with(text[:2], _SIMILAR)
+            near = [(table[number][:size], number) for number in numbers]
+        choices = [choice for choice, _ in near]
+        found = process.extract(wanted, choices, scorer=fuzz.ratio, limit=limit, score_cutoff=70)
+        return [near[place][1] for _, _, place in found]

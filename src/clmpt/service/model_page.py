@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from clmpt.errors import DataError
-from clmpt.sharing.model_facts import model_facts
+from clmpt.pages.model_facts import model_facts
 from clmpt.storage.checksums import is_there
 from clmpt.storage.files import open_json
 

@@ -9,9 +9,9 @@ from typing import Any
 
 from clmpt.graph.knowledge_graph import KnowledgeGraph
 from clmpt.graph.opening import GRAPH
+from clmpt.pages.model_facts import ModelFacts, model_facts
 from clmpt.pages.page import Block, Bullets, Heading, Page, Table, Text
 from clmpt.pages.report_folder import is_report, read_report
-from clmpt.sharing.model_facts import ModelFacts, model_facts
 from clmpt.sharing.shared_files import CARD, CONFIG, shared_in
 from clmpt.storage.files import new_file, refuse_existing
 

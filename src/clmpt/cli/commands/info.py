@@ -14,7 +14,7 @@ from clmpt.errors import DataError
 from clmpt.graph.edges import Ints
 from clmpt.graph.knowledge_graph import KnowledgeGraph, is_stored_graph
 from clmpt.graph.opening import GRAPH, open_graph
-from clmpt.sharing.model_facts import is_model, model_facts
+from clmpt.pages.model_facts import is_model, model_facts
 from clmpt.storage.run_folder import is_begun, is_finished, read_provenance, read_summary, source_of
 
 _MODELS = ("reasoner.json", "predictor.json", "run.json")

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from clmpt.cli.output import say, tell
 from clmpt.errors import MissingLibrary, SettingError
+from clmpt.pages.model_facts import is_model
 from clmpt.service.service_settings import ServedFolder, ServiceSettings
-from clmpt.sharing.model_facts import is_model
 
 
 def serve_folders(options: argparse.Namespace) -> None:
