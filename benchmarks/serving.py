@@ -1,10 +1,11 @@
 """A service under load: many clients, a mix of questions, for some minutes.
 
     clmpt serve MODEL &
-    python benchmarks/serving.py URL GRAPH [--minutes 10] [--clients 64] [--rate 20]
+    python benchmarks/serving.py URL GRAPH [--minutes 10] [--clients 64] [--rate 20] [--process PID]
 
 Exact and likely questions are sent at a fixed rate together with completions, as when that many
 people ask; the time counts from when a question was due, so waiting counts. Names are the graph's.
+With the service's process number its memory is looked at each minute.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import random
 import time
 from collections import defaultdict
 from collections.abc import Callable
+from pathlib import Path
 from urllib.parse import quote, urlencode, urlsplit
 
 import numpy as np
@@ -132,6 +134,26 @@ async def _body(reader: asyncio.StreamReader, head: bytes) -> None:
     await reader.readline()
 
 
+async def watch_memory(process: int, minutes: int) -> list[int]:
+    """Megabytes in memory at the end of each minute, of a process and its children."""
+    found = []
+    for _ in range(minutes):
+        await asyncio.sleep(59.9)
+        found.append(sum(map(_megabytes, _family(process))))
+    return found
+
+
+def _family(process: int) -> list[int]:
+    listed = Path(f"/proc/{process}/task/{process}/children").read_text().split()
+    return [process, *(one for child in listed for one in _family(int(child)))]
+
+
+def _megabytes(process: int) -> int:
+    lines = Path(f"/proc/{process}/status").read_text().splitlines()
+    (line,) = (line for line in lines if line.startswith("VmRSS"))
+    return int(line.split()[1]) // 1024
+
+
 def show(load: Load) -> None:
     print(f"{'what':12} {'asked':>7} {'p50, ms':>9} {'p95, ms':>9} {'p99, ms':>9} {'most, ms':>9}")
     for kind, found in load.times.items():
@@ -149,6 +171,7 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=10)
     parser.add_argument("--clients", type=int, default=64)
     parser.add_argument("--rate", type=float, default=20, help="questions a second, of both kinds")
+    parser.add_argument("--process", type=int, default=0)
     options = parser.parse_args()
     questions = Questions(open_graph(options.graph))
     half = options.rate / 2
@@ -158,8 +181,16 @@ def main() -> None:
         "completion": (half, questions.completion),
     }
     load = Load(options.url)
-    asyncio.run(load.run(options.clients, 60 * options.minutes, rates))
+
+    async def everything() -> list[int]:
+        watched = watch_memory(options.process, int(options.minutes) if options.process else 0)
+        run = load.run(options.clients, 60 * options.minutes, rates)
+        return (await asyncio.gather(watched, run))[0]
+
+    memory = asyncio.run(everything())
     show(load)
+    if memory:
+        print("memory by minute, MB:", *memory)
 
 
 if __name__ == "__main__":
