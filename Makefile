@@ -30,10 +30,10 @@ serve: $(READY)
 	@test -d clmpt-world || $(BIN)/clmpt demo
 	@$(BIN)/clmpt serve clmpt-world
 
-# A SPARQL client of JavaScript's, for the tests that use one.
+# SPARQL clients of JavaScript: a library and an editor, for the tests that use them.
 clients: $(READY)
 	@mkdir -p .venv/node
-	@cd .venv/node && npm install --silent --no-audit --no-fund sparql-http-client@3
+	@cd .venv/node && npm install --silent --no-audit --no-fund sparql-http-client@3 @triply/yasgui@4
 
 # The documentation as a site in site/; a warning is an error.
 docs: $(READY)

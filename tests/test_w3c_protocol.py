@@ -1,4 +1,4 @@
-"""The requests of W3C's tests of the SPARQL 1.1 protocol, by their names, as far as they are queries.
+"""The requests of the queries among W3C's tests of the SPARQL 1.1 protocol, by their names.
 
 Updates are refused. The datasets are files on the web there, and imported named graphs here.
 """
