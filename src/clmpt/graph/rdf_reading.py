@@ -13,7 +13,13 @@ import numpy as np
 import numpy.typing as npt
 
 from clmpt.errors import DataError
-from clmpt.graph.rdf_guards import GuardedStream, guarded, statements_about_statements, without_mark
+from clmpt.graph.rdf_guards import (
+    GuardedStream,
+    directions_of_text,
+    guarded,
+    statements_about_statements,
+    without_mark,
+)
 from clmpt.graph.rdf_statements import BLANK, IRI, LITERAL
 from clmpt.logic.formula import Name
 from clmpt.logic.iris import BASE, iri_of, symbol_of
@@ -134,6 +140,8 @@ class RdfCollector:
                 # The parser makes up new labels on every run; numbers make imports reproducible.
                 text = blank.setdefault(term.value, f"_:b{self.blank_nodes + len(blank)}")
             elif isinstance(term, ox.Literal):
+                if getattr(term, "direction", None):
+                    raise directions_of_text(path)
                 text = str(term)
             else:
                 raise statements_about_statements(path)
