@@ -27,8 +27,11 @@ DATA = r"""
 @prefix rdfs: <http://www.w3.org/2000/01/rdf-schema#> .
 @prefix dbr: <http://dbpedia.org/resource/> .
 @prefix foaf: <http://xmlns.com/foaf/0.1/> .
+@prefix skos: <http://www.w3.org/2004/02/skos/core#> .
+@prefix schema: <http://schema.org/> .
 wd:Q1 rdfs:label "Bowie"@en , "ボウイ"@ja ; wdt:P1 dbr:Low_\(David_Bowie_album\) ; foaf:age 69 .
 wd:Q2 wdt:P1 dbr:Low_\(David_Bowie_album\) ; foaf:age 42 .
+wd:Q3 skos:prefLabel "Low"@en ; schema:name "ロウ"@ja ; wdt:P2 1977 .
 _:b wdt:P1 "a,\"b\"\tc"@en .
 """
 
@@ -73,6 +76,8 @@ def test_the_label_service_gives_labels(graph: KnowledgeGraph) -> None:
     assert [row[1] for row in texts(answer_sparql(query, graph))] == ["ボウイ", "Q2"]
     named = query.replace('"ja,en"', '"en" . ?x rdfs:label ?name').replace("?xLabel", "?name")
     assert [row[1] for row in texts(answer_sparql(named, graph))] == ["Bowie", "Q2"]
+    preferred = query.replace("foaf:age ?a", "wdt:P2 ?a")  # a label as SKOS and schema.org have it
+    assert [row[1] for row in texts(answer_sparql(preferred, graph))] == ["ロウ"]
     with pytest.raises(UnsupportedQuery, match="SERVICE asks another server"):
         answer_sparql("SELECT * { SERVICE <http://e/> { ?x ?y ?z } }", graph)
 
