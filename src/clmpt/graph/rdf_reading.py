@@ -124,6 +124,10 @@ class RdfCollector:
             raise _not_rdf(path, form, error) from None
         except (OSError, ValueError, EOFError, zlib.error) as error:
             raise DataError(f"'{path}' cannot be read to the end: {error}.") from None
+        except MemoryError as error:
+            if "buffer" not in str(error):  # the parser's own, which no term may exceed
+                raise
+            raise _too_long(path) from None
 
     def _add(
         self, quads: Iterable[Any], split: int, source: GuardedStream, progress: ReportProgress
@@ -146,10 +150,7 @@ class RdfCollector:
             else:
                 raise statements_about_statements(path)
             if len(text) > LONGEST_TERM:
-                raise DataError(
-                    f"'{path}' has a term of {len(text):,} characters; {LONGEST_TERM:,} are the "
-                    "most."
-                )
+                raise _too_long(path)
             return ids.setdefault(text, len(ids))
 
         for count, quad in enumerate(quads):
@@ -184,6 +185,13 @@ def _not_rdf(path: Path, form: str, error: SyntaxError) -> DataError:
         )
     where = f", line {error.lineno}" if error.lineno else ""
     return DataError(f"'{path}'{where} is not {_SPELT[form]}: {error.msg.rstrip('.')}.")
+
+
+def _too_long(path: Path) -> DataError:
+    return DataError(
+        f"'{path}' has a term of more than {LONGEST_TERM:,} bytes, or a string without an end. "
+        "Shorten it, or leave it out."
+    )
 
 
 def name_of_iri(iri: str) -> str:
