@@ -112,8 +112,17 @@ def test_truth_values_and_triples_have_formats_too(graph: KnowledgeGraph) -> Non
     lines = "".join(write_result(made, "ntriples"))
     assert len(list(ox.parse(lines, format=ox.RdfFormat.N_TRIPLES))) == 2
     assert "foaf:old" in "".join(write_result(made, "turtle"))
+    assert "<foaf:old" in "".join(write_result(made, "rdfxml"))
     with pytest.raises(ClmptError, match="Choose one of: turtle, ntriples"):
         write_result(made, "csv")
+
+
+@pytest.mark.parametrize("term", ["<near>", "<http://e/%zz>", '"x"@abcdefghi', '"x"^^<y>'])
+def test_terms_that_other_tools_refuse_are_written_all_the_same(term: str) -> None:
+    graph = KnowledgeGraph.from_triples([("a", "r", "b")])
+    made = answer_sparql(f"CONSTRUCT {{ ?x :near {term} }} {{ ?x :r ?y }}", graph)
+    for form in ("ntriples", "turtle"):
+        assert term in "".join(write_result(made, form))
 
 
 def test_describe_follows_blank_nodes(graph: KnowledgeGraph) -> None:
