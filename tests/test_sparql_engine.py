@@ -89,6 +89,15 @@ def test_unknown_names_match_nothing_and_are_noted(graph: KnowledgeGraph) -> Non
     assert "Did you mean" in result.notes[0]
 
 
+def test_names_are_found_however_many_others_are_unknown(graph: KnowledgeGraph) -> None:
+    unknown = " ".join(f":nobody{number}" for number in range(6))
+    found = answer_sparql(f"SELECT ?y {{ VALUES ?x {{ {unknown} :Bowie }} ?x :P1 ?y }}", graph)
+    assert len(found) == 1
+    assert found.notes[-1] == "There are more names that the graph does not have."
+    either = " UNION ".join(f"{{ ?x {name} ?y }}" for name in [*unknown.split(), ":age"])
+    assert len(answer_sparql(f"SELECT ?y {{ {either} }}", graph)) == 2
+
+
 def test_every_format_reads_back_to_the_same_rows(graph: KnowledgeGraph) -> None:
     result = answer_sparql("SELECT ?x ?y ?none { ?x wdt:P1 ?y }", graph)
     written = {form: "".join(write_result(result, form)) for form in ("json", "xml", "csv", "tsv")}

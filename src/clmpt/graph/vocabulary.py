@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from clmpt.errors import AmbiguousName, QueryError, UnknownName
 from clmpt.graph.names import Aliases, NameTable
-from clmpt.logic.formula import Id, Placeholder, Symbol
+from clmpt.logic.formula import Id, Name, Placeholder, Symbol
 
 _MANY = 200_000  # names; up to this many, all are searched for one with the same ending
 _LISTED = 5  # how many candidates an ambiguous label shows
@@ -34,6 +34,15 @@ class Vocabulary:
 
     def resolve(self, symbol: Symbol) -> int:
         """The id that a name, a label or a number stands for."""
+        found = self.find(symbol)
+        if found is None:
+            assert isinstance(symbol, Name)
+            near = self.suggestions(symbol.text)
+            raise UnknownName(self.kind, symbol.text, near, symbol.position)
+        return found
+
+    def find(self, symbol: Symbol) -> int | None:
+        """The same, or None for a name that is unknown."""
         if isinstance(symbol, Id):
             if symbol.number >= len(self):
                 raise UnknownName(self.kind, f"#{symbol.number}")
@@ -53,11 +62,7 @@ class Vocabulary:
             if len(found) > 1:
                 names = [self.names[number] for number in found[:_LISTED]]
                 raise AmbiguousName(self.kind, symbol.text, names, len(found), symbol.position)
-        if not found:
-            raise UnknownName(
-                self.kind, symbol.text, self.suggestions(symbol.text), symbol.position
-            )
-        return found[0]
+        return found[0] if found else None
 
     def _ending_in(self, text: str) -> list[int]:
         """The things with an IRI whose last part is this text: having a label does not hide it."""

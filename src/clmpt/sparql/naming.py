@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from clmpt.errors import QueryError, UnknownName
+from collections.abc import Callable
+
+from clmpt.budget import check_budget
+from clmpt.errors import UnknownName
 from clmpt.graph.rdf_dataset import NO_TERM, RdfDataset, TermIds
 from clmpt.graph.readers import local_name
+from clmpt.graph.vocabulary import Vocabulary
 from clmpt.logic.formula import Id, Name
 from clmpt.logic.iris import BASE, symbol_of
 from clmpt.logic.rdf_terms import Iri, RdfTerm
 
 _NOTES = 5  # unknown names that are noted, with what is similar; that takes time
+_MORE = "There are more names that the graph does not have."
 
 
 class NameResolver:
@@ -24,22 +29,10 @@ class NameResolver:
         found = self.terms.find(term)
         if found >= 0 or not isinstance(term, Iri):
             return found
-        vocabulary = self.dataset.graph.entities
         symbol = symbol_of(term.text)
-        if not isinstance(symbol, Name) or len(self.notes) >= _NOTES:
+        if not isinstance(symbol, Name):
             return found
-        try:
-            if term.text.startswith(BASE):
-                return vocabulary.resolve(Name(symbol.text, term.position))
-        except UnknownName as error:
-            ends = self.dataset.terms.ending_in(symbol.text)
-            if len(ends) == 1:
-                return ends[0]
-            self.note(error)
-        else:
-            near = vocabulary.suggestions(symbol.text)
-            self.note(UnknownName("entity", term.text, near, term.position))
-        return NO_TERM
+        return self._named(self.dataset.graph.entities, symbol, term, self.dataset.terms.ending_in)
 
     def predicate(self, iri: Iri) -> int:
         found = self.dataset.predicate(iri)
@@ -50,24 +43,27 @@ class NameResolver:
         if isinstance(symbol, Id):
             return symbol.number if symbol.number < len(vocabulary) else NO_TERM
         assert isinstance(symbol, Name)
-        if len(self.notes) >= _NOTES:
-            return NO_TERM
+        return self._named(vocabulary, symbol, iri, self._predicates_ending_in)
+
+    def _named(
+        self, vocabulary: Vocabulary, symbol: Name, iri: Iri, ending_in: Callable[[str], list[int]]
+    ) -> int:
+        """What an IRI that is not in the dataset stands for as a label or as the end of another."""
+        check_budget()
+        shown = iri.text
         if iri.text.startswith(BASE):
-            try:
-                return vocabulary.resolve(Name(symbol.text, iri.position))
-            except UnknownName as error:
-                ends = [
-                    number
-                    for number, name in enumerate(self.dataset.predicate_names)
-                    if local_name(name) == symbol.text
-                ]
-                if len(ends) == 1:
-                    return ends[0]
-                self.note(error)
-                return NO_TERM
-        near = vocabulary.suggestions(symbol.text)
-        self.note(UnknownName("relation", iri.text, near, iri.position))
+            shown = symbol.text
+            found = vocabulary.find(Name(symbol.text, iri.position))
+            ends = ending_in(symbol.text) if found is None else [found]
+            if len(ends) == 1:
+                return ends[0]
+        if len(self.notes) < _NOTES:
+            near = vocabulary.suggestions(symbol.text)
+            self.notes[str(UnknownName(vocabulary.kind, shown, near, iri.position))] = None
+        else:
+            self.notes[_MORE] = None
         return NO_TERM
 
-    def note(self, error: QueryError) -> None:
-        self.notes[str(error)] = None
+    def _predicates_ending_in(self, text: str) -> list[int]:
+        names = enumerate(self.dataset.predicate_names)
+        return [number for number, name in names if local_name(name) == text]
