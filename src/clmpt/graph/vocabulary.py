@@ -68,12 +68,13 @@ class Vocabulary:
         """The things with an IRI whose last part is this text: having a label does not hide it."""
         if len(self) > _MANY:
             return []
-        ends = (f"/{text}", f"#{text}")
-        found = {number for number, name in enumerate(self.names) if name.endswith(ends)}
-        if self.aliases:
-            others = enumerate(self.aliases.texts)
-            iris = (at for at, other in others if other.endswith(ends) and "://" in other)
-            found |= {int(self.aliases.owners[at]) for at in iris}
+        found = set[int]()
+        for end in (f"/{text}", f"#{text}"):
+            found.update(self.names.ending_in(end))
+            if self.aliases:
+                others = self.aliases.texts
+                iris = (at for at in others.ending_in(end) if "://" in others[at])
+                found.update(int(self.aliases.owners[at]) for at in iris)
         return sorted(found)
 
     def suggestions(self, text: str) -> list[str]:
