@@ -124,6 +124,10 @@ WRONG = {
         "import labels.ttl --language de,,en --out new",
         "--language takes tags such as en or de,en, not 'de,,en'.",
     ),
+    "a base that is no IRI": (
+        "import labels.ttl --base example --out new",
+        "--base takes an IRI such as http://example.org/, not 'example'.",
+    ),
     "another misspelt language": (
         "fit labels.ttl --language xx_yy",
         "--language takes tags such as en or de,en, not 'xx_yy'.",
