@@ -265,6 +265,13 @@ def test_values_at_the_end_come_after_groups(tmp_path: Path) -> None:
     assert texts(answer_sparql(total, graph)) == [("3",)]
 
 
+def test_a_subquery_in_a_graph_sees_that_graph_only(tmp_path: Path) -> None:
+    path = tmp_path / "x.trig"
+    path.write_text("@prefix : <http://e/> . :g { :a :p :a } :h { :a :p :a }")
+    query = "SELECT * { GRAPH ?g { ?x :p ?x . { SELECT ?x { ?x ?v ?x } } } }"
+    assert len(answer_sparql(query, read_graph([path])[0])) == 2
+
+
 def test_ask_minds_its_modifiers(tmp_path: Path) -> None:
     graph = small(tmp_path, ":a :p 1 , 2 .")
     for more in ("GROUP BY ?x HAVING (COUNT(*) > 100)", "LIMIT 0", "OFFSET 100"):
