@@ -134,6 +134,17 @@ def test_terms_that_other_tools_refuse_are_written_all_the_same(term: str) -> No
         assert term in "".join(write_result(made, form))
 
 
+def test_plain_names_of_a_template_are_the_terms_of_the_pattern(graph: KnowledgeGraph) -> None:
+    age = "http://xmlns.com/foaf/0.1/age"
+    bowie = "http://www.wikidata.org/entity/Q1"
+    made = answer_sparql("CONSTRUCT WHERE { :Bowie :age ?n }", graph)
+    assert texts(made) == [(bowie, age, "69")]
+    made = answer_sparql("CONSTRUCT { :Q1 :said :Nobody ; :age ?n } { ?x :age ?n }", graph)
+    said = (bowie, "urn:clmpt:said", "urn:clmpt:Nobody")
+    assert texts(made) == [(bowie, age, "42"), (bowie, age, "69"), said]
+    assert made.notes == ()  # templates make new names
+
+
 def test_describe_follows_blank_nodes(graph: KnowledgeGraph) -> None:
     assert len(answer_sparql("DESCRIBE wd:Q1", graph).triples) == 4
     assert len(answer_sparql("DESCRIBE ?x { ?x wdt:P1 ?y FILTER(ISLITERAL(?y)) }", graph)) == 1

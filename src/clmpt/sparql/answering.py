@@ -216,14 +216,21 @@ class _Run:
         """The template filled with each solution; its blank nodes are new each time."""
         variables = list(solutions.columns)
         rows = solutions.matrix(variables).tolist()
+        template = [
+            (self._meant(one.subject), self._meant(one.predicate, True), self._meant(one.object))
+            for one in self.query.template
+        ]
         for row in rows:
             values = dict(zip(variables, row, strict=True))
             fresh: dict[Variable, Blank] = {}
-            for triple in self.query.template:
-                ends = (triple.subject, triple.predicate, triple.object)
+            for ends in template:
                 filled = tuple(self._filled(end, values, fresh) for end in ends)
                 if _is_triple(filled):
                     yield filled  # type: ignore[misc]
+
+    def _meant(self, term: object, as_predicate: bool = False) -> object:
+        names = self.evaluator.names
+        return names.in_template(term, as_predicate) if isinstance(term, Iri) else term
 
     def _filled(
         self, term: object, values: dict[Variable, int], fresh: dict[Variable, Blank]

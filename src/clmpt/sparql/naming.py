@@ -29,15 +29,40 @@ class NameResolver:
         found = self.terms.find(term)
         if found >= 0 or not isinstance(term, Iri):
             return found
-        symbol = symbol_of(term.text)
-        if not isinstance(symbol, Name):
-            return found
-        return self._named(self.dataset.graph.entities, symbol, term, self.dataset.terms.ending_in)
+        found = self._term_named(term)
+        if found < 0 and isinstance(symbol_of(term.text), Name):
+            self._note(self.dataset.graph.entities, term)
+        return found
 
     def predicate(self, iri: Iri) -> int:
         found = self.dataset.predicate(iri)
-        if found >= 0:
-            return found
+        if found < 0:
+            found = self._predicate_named(iri)
+            if found < 0 and isinstance(symbol_of(iri.text), Name):
+                self._note(self.dataset.graph.relations, iri)
+        return found
+
+    def in_template(self, iri: Iri, as_predicate: bool) -> RdfTerm:
+        """What an IRI of a template makes: the term that a plain name stands for in patterns, else
+        the IRI itself. A name that the graph lacks is no fault there: templates make new ones."""
+        if not iri.text.startswith(BASE):
+            return iri
+        if as_predicate:
+            number = self.dataset.predicate(iri)
+            number = number if number >= 0 else self._predicate_named(iri)
+            found = int(self.dataset.predicate_terms_P[number]) if number >= 0 else NO_TERM
+        else:
+            found = self.terms.find(iri)
+            found = found if found >= 0 else self._term_named(iri)
+        return self.terms.term(found) if found >= 0 else iri
+
+    def _term_named(self, iri: Iri) -> int:
+        symbol = symbol_of(iri.text)
+        if not isinstance(symbol, Name):
+            return NO_TERM
+        return self._named(self.dataset.graph.entities, symbol, iri, self.dataset.terms.ending_in)
+
+    def _predicate_named(self, iri: Iri) -> int:
         vocabulary = self.dataset.graph.relations
         symbol = symbol_of(iri.text)
         if isinstance(symbol, Id):
@@ -50,19 +75,20 @@ class NameResolver:
     ) -> int:
         """What an IRI that is not in the dataset stands for as a label or as the end of another."""
         check_budget()
-        shown = iri.text
-        if iri.text.startswith(BASE):
-            shown = symbol.text
-            found = vocabulary.find(Name(symbol.text, iri.position))
-            ends = ending_in(symbol.text) if found is None else [found]
-            if len(ends) == 1:
-                return ends[0]
-        if len(self.notes) < _NOTES:
-            near = vocabulary.suggestions(symbol.text)
-            self.notes[str(UnknownName(vocabulary.kind, shown, near, iri.position))] = None
-        else:
+        if not iri.text.startswith(BASE):
+            return NO_TERM
+        found = vocabulary.find(Name(symbol.text, iri.position))
+        ends = ending_in(symbol.text) if found is None else [found]
+        return ends[0] if len(ends) == 1 else NO_TERM
+
+    def _note(self, vocabulary: Vocabulary, iri: Iri) -> None:
+        if len(self.notes) >= _NOTES:
             self.notes[_MORE] = None
-        return NO_TERM
+            return
+        symbol = symbol_of(iri.text)
+        assert isinstance(symbol, Name)
+        near = vocabulary.suggestions(symbol.text)
+        self.notes[str(UnknownName(vocabulary.kind, symbol.text, near, iri.position))] = None
 
     def _predicates_ending_in(self, text: str) -> list[int]:
         names = enumerate(self.dataset.predicate_names)
