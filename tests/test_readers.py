@@ -190,8 +190,9 @@ def test_an_exported_graph_can_be_imported_again(tmp_path: Path, ending: str) ->
     path = tmp_path / f"films.{ending}"
     assert export_graph(graph, path) == 14
     assert names(read_graph([path])[0]) == names(graph)
+    assert export_graph(graph, path) == 14  # the same once more
     with pytest.raises(DataError, match="already exists"):
-        export_graph(graph, path)
+        export_graph(KnowledgeGraph.from_triples([("a", "r", "b")]), path)
 
 
 @given(st.lists(st.tuples(*[st.text(min_size=1, max_size=5)] * 3), min_size=1, max_size=5))

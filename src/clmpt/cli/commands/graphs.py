@@ -11,7 +11,16 @@ from typing import Any
 
 import numpy as np
 
-from clmpt.cli.output import TerminalTable, counted, say, show_json, show_table, tell, tell_finished
+from clmpt.cli.output import (
+    TerminalTable,
+    counted,
+    say,
+    show_json,
+    show_table,
+    tell,
+    tell_finished,
+    told_if_repeated,
+)
 from clmpt.cli.progress_bars import progress_bar
 from clmpt.errors import DataError, cut
 from clmpt.graph.endpoints import EndpointImport, is_address, refuse_other_address
@@ -144,7 +153,8 @@ def _text_options(options: argparse.Namespace) -> TextOptions:
 
 def export(options: argparse.Namespace) -> None:
     graph = chosen_view(open_graph(options.folder), options.split)
-    count = export_graph(graph, Path(options.out))
+    with told_if_repeated(Path(options.out)):
+        count = export_graph(graph, Path(options.out))
     if options.json:
         show_json({"file": options.out, "triples": count})
     else:
