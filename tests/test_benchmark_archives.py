@@ -187,6 +187,9 @@ def test_the_command_fetches_and_unpacks_a_benchmark(
     shown = capsys.readouterr().out
     assert "NELL-betae: 40 entities, 10 relations" in shown
     assert "Queries with answers: valid, test" in shown
+    assert main(["data", "get", "nell995", "--url", server.url]) == 0
+    assert "NELL-betae is already there" in capsys.readouterr().err
+    (tmp_path / "NELL-betae" / "test-queries.pkl").write_bytes(b"other")
     assert main(["data", "get", "nell995", "--url", server.url]) == 2
     assert "already exists" in capsys.readouterr().err
 

@@ -124,6 +124,8 @@ def test_runs_are_compared(home: Path, run: Path, tmp_path: Path, capsys: Captur
         "mrr.svg",
         "training.svg",
     }
+    assert main(["report", str(run), str(other), "--out", str(tmp_path / "page")]) == 0
+    assert "page is already there" in capsys.readouterr().err
     assert main(["report", str(run), "--out", str(tmp_path / "page")]) == 2
     assert "already exists" in capsys.readouterr().err
     assert main(["report", str(run), "--json"]) == 0

@@ -90,6 +90,14 @@ def test_turtle_nests_as_deep_as_it_likes(tmp_path: Path) -> None:
     assert graph.index.triples == 50_001 + 99_999
 
 
+@pytest.mark.parametrize("end", ['" .', ""])
+def test_a_term_that_is_too_long_is_not_called_a_lack_of_memory(tmp_path: Path, end: str) -> None:
+    path = tmp_path / "x.nt"
+    path.write_text(f'<http://e/a> <http://e/r> "{"x" * 2**24}{end}')
+    with pytest.raises(DataError, match="a term of more than 16,777,216 bytes, or a string"):
+        read_graph([path])
+
+
 def test_a_context_that_is_not_in_the_file_is_explained(tmp_path: Path) -> None:
     (tmp_path / "x.jsonld").write_text('{"@context": "https://schema.org", "name": "x"}')
     with pytest.raises(DataError, match=r"JSON-LD context .* Put the context into the file"):

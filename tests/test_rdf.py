@@ -271,6 +271,13 @@ def test_statements_about_statements_are_refused(tmp_path: Path) -> None:
         read_graph([path])
 
 
+def test_directions_of_text_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "x.nt"
+    path.write_text('<http://e/a> <http://e/says> "x"@ar--rtl .')
+    with pytest.raises(DataError, match="literals with a direction"):
+        read_graph([path])
+
+
 @pytest.mark.parametrize(
     ("options", "words"),
     [

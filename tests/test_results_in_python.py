@@ -62,6 +62,20 @@ def test_a_select_is_a_sequence_of_rows() -> None:
         found[4]
 
 
+def test_tables_have_plain_names_and_nothing_where_there_is_no_value() -> None:
+    graph = KnowledgeGraph.from_triples(
+        [("Golden Lion", "given at", "Venice"), ("Oharu", "r", "x")]
+    )
+    found = graph.sparql("SELECT ?x ?y { ?x ?p ?z OPTIONAL { ?x :given%20at ?y } } ORDER BY ?y")
+    frame = found.to_pandas()
+    assert frame.x.tolist() == ["Oharu", "Golden Lion"]
+    assert frame.y.isna().tolist() == [True, False]
+    html = found._repr_html_()
+    assert "Golden Lion" in html
+    assert "urn:clmpt" not in html
+    assert "None" not in html
+
+
 def test_triples_are_a_sequence_and_a_table() -> None:
     found = films().sparql("CONSTRUCT { ?film :by ?who } { ?who :directed ?film }")
     assert len(list(found)) == len(found) == 4
@@ -69,7 +83,7 @@ def test_triples_are_a_sequence_and_a_table() -> None:
     assert repr(found[:3]) == "<3 triples>"
     frame = found.to_pandas()
     assert list(frame.columns) == ["subject", "predicate", "object"]
-    assert set(frame.predicate) == {"urn:clmpt:by"}
+    assert set(frame.predicate) == {"by"}
 
 
 def test_a_truth_value_is_a_table_of_one_cell() -> None:
@@ -140,9 +154,10 @@ def test_a_likely_result_is_short_at_a_prompt_and_a_sequence() -> None:
 
 
 def test_a_likely_result_is_a_table() -> None:
-    assert likely_result().to_pandas().to_dict("list") == {
+    frame = likely_result().to_pandas()
+    assert frame.pop("n").isna().tolist() == [False, True]
+    assert frame.to_dict("list") == {
         "x": ["http://a/<b>", "http://a/c"],
-        "n": [3, ""],
         "probability": [1.0, 0.25],
         "status": ["known", "predicted"],
     }

@@ -115,6 +115,7 @@ def test_a_card_has_figures_origin_versions_and_the_way_to_load_it(
     assert metric["value"] == pytest.approx(report["mean"], abs=1e-4)
     for part in (f"clmpt {clmpt.__version__}, python", 'clmpt.pull("someone/model"', "40 entities"):
         assert part in text
+    assert write_card(tmp_path / "model", "someone/model", "mit", ["someone/facts"]) == path
     with pytest.raises(DataError, match="already exists"):
         write_card(tmp_path / "model")
 
@@ -213,6 +214,16 @@ def test_a_pull_of_another_state_starts_anew(offered: Hub, tmp_path: Path) -> No
     offered.commit = "f" * 40
     fetch(offered, tmp_path / "pulled")
     assert len(offered.fetched) == len(offered.files)
+
+
+def test_a_pull_is_not_repeated_unless_the_hub_has_changed(offered: Hub, tmp_path: Path) -> None:
+    fetch(offered, tmp_path / "pulled")
+    offered.fetched.clear()
+    assert fetch(offered, tmp_path / "pulled") == tmp_path / "pulled"
+    assert not offered.fetched
+    (tmp_path / "pulled" / "mine.txt").write_text("mine")
+    with pytest.raises(DataError, match="already exists, and is not what the hub has now"):
+        fetch(offered, tmp_path / "pulled")
 
 
 def test_nothing_in_the_way_is_touched(offered: Hub, tmp_path: Path) -> None:

@@ -27,8 +27,11 @@ DATA = r"""
 @prefix rdfs: <http://www.w3.org/2000/01/rdf-schema#> .
 @prefix dbr: <http://dbpedia.org/resource/> .
 @prefix foaf: <http://xmlns.com/foaf/0.1/> .
+@prefix skos: <http://www.w3.org/2004/02/skos/core#> .
+@prefix schema: <http://schema.org/> .
 wd:Q1 rdfs:label "Bowie"@en , "ボウイ"@ja ; wdt:P1 dbr:Low_\(David_Bowie_album\) ; foaf:age 69 .
 wd:Q2 wdt:P1 dbr:Low_\(David_Bowie_album\) ; foaf:age 42 .
+wd:Q3 skos:prefLabel "Low"@en ; schema:name "ロウ"@ja ; wdt:P2 1977 .
 _:b wdt:P1 "a,\"b\"\tc"@en .
 """
 
@@ -73,6 +76,8 @@ def test_the_label_service_gives_labels(graph: KnowledgeGraph) -> None:
     assert [row[1] for row in texts(answer_sparql(query, graph))] == ["ボウイ", "Q2"]
     named = query.replace('"ja,en"', '"en" . ?x rdfs:label ?name').replace("?xLabel", "?name")
     assert [row[1] for row in texts(answer_sparql(named, graph))] == ["Bowie", "Q2"]
+    preferred = query.replace("foaf:age ?a", "wdt:P2 ?a")  # a label as SKOS and schema.org have it
+    assert [row[1] for row in texts(answer_sparql(preferred, graph))] == ["ロウ"]
     with pytest.raises(UnsupportedQuery, match="SERVICE asks another server"):
         answer_sparql("SELECT * { SERVICE <http://e/> { ?x ?y ?z } }", graph)
 
@@ -82,6 +87,15 @@ def test_unknown_names_match_nothing_and_are_noted(graph: KnowledgeGraph) -> Non
     assert not result
     assert "Unknown entity 'http://www.wikidata.org/entity/Q11'" in result.notes[0]
     assert "Did you mean" in result.notes[0]
+
+
+def test_names_are_found_however_many_others_are_unknown(graph: KnowledgeGraph) -> None:
+    unknown = " ".join(f":nobody{number}" for number in range(6))
+    found = answer_sparql(f"SELECT ?y {{ VALUES ?x {{ {unknown} :Bowie }} ?x :P1 ?y }}", graph)
+    assert len(found) == 1
+    assert found.notes[-1] == "There are more names that the graph does not have."
+    either = " UNION ".join(f"{{ ?x {name} ?y }}" for name in [*unknown.split(), ":age"])
+    assert len(answer_sparql(f"SELECT ?y {{ {either} }}", graph)) == 2
 
 
 def test_every_format_reads_back_to_the_same_rows(graph: KnowledgeGraph) -> None:
@@ -107,8 +121,28 @@ def test_truth_values_and_triples_have_formats_too(graph: KnowledgeGraph) -> Non
     lines = "".join(write_result(made, "ntriples"))
     assert len(list(ox.parse(lines, format=ox.RdfFormat.N_TRIPLES))) == 2
     assert "foaf:old" in "".join(write_result(made, "turtle"))
+    assert "<foaf:old" in "".join(write_result(made, "rdfxml"))
     with pytest.raises(ClmptError, match="Choose one of: turtle, ntriples"):
         write_result(made, "csv")
+
+
+@pytest.mark.parametrize("term", ["<near>", "<http://e/%zz>", '"x"@abcdefghi', '"x"^^<y>'])
+def test_terms_that_other_tools_refuse_are_written_all_the_same(term: str) -> None:
+    graph = KnowledgeGraph.from_triples([("a", "r", "b")])
+    made = answer_sparql(f"CONSTRUCT {{ ?x :near {term} }} {{ ?x :r ?y }}", graph)
+    for form in ("ntriples", "turtle"):
+        assert term in "".join(write_result(made, form))
+
+
+def test_plain_names_of_a_template_are_the_terms_of_the_pattern(graph: KnowledgeGraph) -> None:
+    age = "http://xmlns.com/foaf/0.1/age"
+    bowie = "http://www.wikidata.org/entity/Q1"
+    made = answer_sparql("CONSTRUCT WHERE { :Bowie :age ?n }", graph)
+    assert texts(made) == [(bowie, age, "69")]
+    made = answer_sparql("CONSTRUCT { :Q1 :said :Nobody ; :age ?n } { ?x :age ?n }", graph)
+    said = (bowie, "urn:clmpt:said", "urn:clmpt:Nobody")
+    assert texts(made) == [(bowie, age, "42"), (bowie, age, "69"), said]
+    assert made.notes == ()  # templates make new names
 
 
 def test_describe_follows_blank_nodes(graph: KnowledgeGraph) -> None:
@@ -240,6 +274,13 @@ def test_values_at_the_end_come_after_groups(tmp_path: Path) -> None:
     graph = small(tmp_path, ":a :p 1 , 2 . :b :p 3 .")
     total = "SELECT (COUNT(*) AS ?n) { ?x :p ?y } VALUES ?x { <http://e/a> }"
     assert texts(answer_sparql(total, graph)) == [("3",)]
+
+
+def test_a_subquery_in_a_graph_sees_that_graph_only(tmp_path: Path) -> None:
+    path = tmp_path / "x.trig"
+    path.write_text("@prefix : <http://e/> . :g { :a :p :a } :h { :a :p :a }")
+    query = "SELECT * { GRAPH ?g { ?x :p ?x . { SELECT ?x { ?x ?v ?x } } } }"
+    assert len(answer_sparql(query, read_graph([path])[0])) == 2
 
 
 def test_ask_minds_its_modifiers(tmp_path: Path) -> None:

@@ -129,7 +129,11 @@ def test_answers_as_csv_and_as_a_picture(fitted: Path, tmp_path: Path, capsys: C
     drawn = picture.read_text(encoding="utf-8")
     assert rows[0][0] in drawn
     assert "url(http" not in drawn
+    assert main([*command, "--svg", str(picture)]) == 0
+    assert "already there" in capsys.readouterr().err
+    command[command.index("3")] = "2"
     assert "already exists" in refused(capsys, *command, "--svg", str(picture))
+    assert picture.read_text(encoding="utf-8") == drawn
     assert main(["solve", str(fitted / "model"), "?y : r0(e0, ?y)", "--csv"]) == 0
     assert capsys.readouterr().out.startswith("label,name,id\n")
 

@@ -72,7 +72,9 @@ def test_a_curve_as_table_json_and_picture(trained: str, tmp_path: Path, capsys:
     picture = tmp_path / "curve.svg"
     assert main(["curve", trained, "--svg", str(picture)]) == 0
     assert picture.read_text().count("<circle") == 6
-    assert "already exists" in refused(capsys, "curve", trained, "--svg", str(picture))
+    assert main(["curve", trained, "--svg", str(picture)]) == 0
+    assert "already there" in capsys.readouterr().err
+    assert "already exists" in refused(capsys, "curve", trained, trained, "--svg", str(tmp_path))
 
 
 def test_malformed_logs_are_shown_as_far_as_possible(
@@ -186,6 +188,9 @@ def test_convert_and_evaluate(trained: str, graph: str, tmp_path: Path, capsys: 
         assert "complex of rank 4, 40 entities" in capsys.readouterr().out
         assert main(["evaluate", out, "--links", "--graph", graph, "--json"]) == 0
         assert json.loads(capsys.readouterr().out) == expected
+        assert main(command) == 0
+        assert "already there" in capsys.readouterr().err
+        (Path(out) / "mine.txt").write_text("mine")
         assert "already exists" in refused(capsys, *command)
     wrong = ["convert", str(tmp_path / "m.pt"), "--graph", graph, "--out", "x"]
     assert "always ComplEx" in refused(capsys, *wrong, "--model", "transe")

@@ -88,7 +88,12 @@ def test_a_report_on_the_terminal_and_in_files(
     assert main([*command, "--json", "--shapes", "2p"]) == 0
     (only,) = json.loads(capsys.readouterr().out)["queries"]["shapes"]
     assert only == stored["shapes"][1]
-    assert "already exists" in refused(capsys, *command, "--report", str(folder))
+    assert main([*command, "--report", str(folder)]) == 0
+    assert "already there" in capsys.readouterr().err
+    more = ["--shapes", "2p", "--report"]
+    assert "already exists" in refused(capsys, *command, *more, str(folder))
+    assert "already exists" in refused(capsys, *command, *more, str(world))
+    assert json.loads((folder / "report.json").read_text()) == stored
     assert "no queries of shape 3p" in refused(capsys, *command, "--shapes", "3p")
 
 

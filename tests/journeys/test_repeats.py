@@ -57,6 +57,50 @@ def test_sampling_the_same_queries_is_not_repeated(tmp_path: Path, capsys: Captu
     assert out.read_bytes() == before
 
 
+@pytest.mark.parametrize(
+    ("words", "ending"),
+    [
+        (["export", "facts.tsv"], "tsv"),
+        (["export", "facts.tsv"], "nt.gz"),
+        (["export", "facts.tsv"], "ttl"),
+        (["draw", "2i"], "svg"),
+        (["queries", "some.queries"], "queries"),
+        (["queries", "some.queries", "--graph", "facts.tsv"], "jsonl"),
+        (["sample", "facts.tsv", "--shapes", "1p", "--count", "2", "--workers", "1"], "jsonl"),
+    ],
+)
+def test_a_file_that_is_written_again_must_be_the_same(
+    words: list[str],
+    ending: str,
+    tmp_path: Path,
+    capsys: Captured,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("facts.tsv").write_text("a\tr\tb\nb\tr\tc\n")
+    sample = ["sample", "facts.tsv", "--shapes", "1p", "--count", "2", "--out", "some.queries"]
+    assert main(sample) == 0
+    out = Path(f"out.{ending}")
+    words = [*words, "--svg" if ending == "svg" else "--out", str(out)]
+    capsys.readouterr()
+    assert main(words) == 0
+    first, before = capsys.readouterr(), (out.read_bytes(), out.stat().st_mtime_ns)
+    assert "already" not in first.err
+    monkeypatch.setattr("time.time", lambda: 1.0)  # what is written does not depend on the time
+    assert main(words) == 0
+    again = capsys.readouterr()
+    assert again.out == first.out
+    assert f"{out} is already" in again.err
+    assert (out.read_bytes(), out.stat().st_mtime_ns) == before
+    out.write_bytes(b"mine")
+    assert main(words) == 2
+    assert "already exists, and is not what would be written now" in capsys.readouterr().err
+    assert out.read_bytes() == b"mine"
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(
+        ["facts.tsv", "some.queries", str(out)]
+    )
+
+
 def test_two_samplings_or_imports_cannot_write_the_same_file(
     tmp_path: Path, capsys: Captured
 ) -> None:

@@ -107,6 +107,18 @@ def test_csv_of_rows_and_probabilities_is_for_programs(fitted: Path, capsys: Cap
     assert table("SELECT (COUNT(*) AS ?n) { ?x :r0 ?y }")[0] == ["n"]
 
 
+def test_probabilities_that_rest_on_few_facts_are_called_rough(fitted: Path) -> None:
+    model = clmpt.load(fitted / "model", device="cpu")
+    facts = len(model.graph.triples("valid"))
+    assert 0 < facts < 30
+    note = f"Probabilities are rough: they were fitted to {facts} held-out facts only."
+    assert model.ask_sparql("SELECT (COUNT(*) AS ?n) { ?x :r0 ?y }").notes[-1] == note
+    head, relation, tail = model.graph.triples("train")[0].tolist()
+    entities, relations = model.graph.entities.names, model.graph.relations.names
+    known = f"ASK {{ :{entities[head]} :{relations[relation]} :{entities[tail]} }}"
+    assert model.ask_sparql(known).notes == ()
+
+
 def test_piped_rows_do_not_fit_into_one_csv_table(
     fitted: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
 ) -> None:

@@ -68,6 +68,10 @@ WRONG = {
         "Unexpected 'directed' at column 1. A query starts with its free variable and a colon, as "
         "in '?x : directed(Mizoguchi, ?x)'.",
     ),
+    "an update": (
+        "solve films.tsv 'DELETE WHERE { ?f :won ?a }'",
+        "DELETE changes a graph at column 1. Graphs are only read here.",
+    ),
     "a checkpoint of another graph": (
         "ask model '?x : r(a, ?x)' --graph other.tsv",
         "This model was made for a graph with different entity names: 26 of its 26 are not in the "
@@ -119,6 +123,10 @@ WRONG = {
     "a language that is none": (
         "import labels.ttl --language de,,en --out new",
         "--language takes tags such as en or de,en, not 'de,,en'.",
+    ),
+    "a base that is no IRI": (
+        "import labels.ttl --base example --out new",
+        "--base takes an IRI such as http://example.org/, not 'example'.",
     ),
     "another misspelt language": (
         "fit labels.ttl --language xx_yy",

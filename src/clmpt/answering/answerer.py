@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import overload
@@ -26,6 +27,7 @@ from clmpt.answering.likely_sparql import likely_sparql
 from clmpt.answering.model_folder import REASONER, RELIABILITY, graph_of, save_choice
 from clmpt.answering.row_answers import LikelyResult, LikelyRow, LikelyRows
 from clmpt.compute.devices import find_device
+from clmpt.display.text import counted
 from clmpt.errors import DataError
 from clmpt.graph.knowledge_graph import KnowledgeGraph
 from clmpt.graph.opening import GRAPH, graph_from
@@ -44,6 +46,7 @@ from clmpt.storage.checksums import is_there
 from clmpt.storage.sealing import sealed_folder
 
 _ANSWERS = 10  # by default
+_FEW = 30  # held-out facts; below that, probabilities can be off by an order of magnitude
 
 
 class Answerer:
@@ -219,7 +222,17 @@ class Answerer:
     ) -> LikelyResult:
         """The result of a SPARQL SELECT or ASK over what is likely; see `likely_sparql`."""
         base = self.graph.rdf.base if self.graph.rdf else ""
-        return likely_sparql(as_sparql(query, base), self.graph, self._ranked, at_least, limits)
+        query = as_sparql(query, base)
+        found = likely_sparql(query, self.graph, self._ranked, at_least, limits)
+        told = query.select.grouped or found.status == "predicted"  # a number without an order
+        return replace(found, notes=(*found.notes, *self._doubts())) if told else found
+
+    def _doubts(self) -> Iterator[str]:
+        """That probabilities cannot be relied on, where they were fitted to next to nothing."""
+        fitted_to = self.graph.view("valid").index.triples if "valid" in self.graph.splits else 0
+        if 0 < fitted_to < _FEW:
+            facts = counted(fitted_to, "held-out fact")
+            yield f"Probabilities are rough: they were fitted to {facts} only."
 
     def _ranked(self, query: Query) -> tuple[RankedRows, tuple[str, ...]]:
         """All likely rows of a question: by the model's reasoner for one variable, by truth values

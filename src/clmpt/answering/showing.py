@@ -17,7 +17,7 @@ from clmpt.display.html import (
 from clmpt.errors import SettingError
 from clmpt.logic.drawing import DrawnFact, draw_derivations
 from clmpt.logic.formula import Atom, Name, Variable
-from clmpt.sparql.answering import plain_value
+from clmpt.sparql.answering import html_cell
 
 WORDS: dict[Status, str] = {
     "known": "known",
@@ -91,7 +91,7 @@ def likely_result_html(found: LikelyResult) -> str:
     ranked = any(row.status for row in found)
     rows = [
         [
-            *(as_html(str(plain_value(cell))) for cell in row.cells),
+            *map(html_cell, row.cells),
             *(_sure(row.probability, row.status) if ranked else ()),
         ]
         for row in found[:_SHOWN]

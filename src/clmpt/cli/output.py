@@ -9,7 +9,8 @@ import re
 import shlex
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -123,6 +124,23 @@ def duration(seconds: float) -> str:
 
 def tell_finished(out: Path) -> None:
     tell(f"{out} is already finished; here is what it contains.")
+
+
+@contextmanager
+def told_if_repeated(out: Path) -> Iterator[None]:
+    """Says so if what the block writes exists, in which case the block refuses all but the same."""
+    repeated = out.exists()
+    yield
+    if repeated:
+        tell(f"{out} is already there, the same as it would be written now.")
+
+
+def write_once(out: Path, text: str) -> None:
+    """Writes a text to a new file, or says that it is there already."""
+    from clmpt.storage.files import new_file
+
+    with told_if_repeated(out), new_file(out, replaces=False) as scratch:
+        scratch.write_text(text, encoding="utf-8")
 
 
 def tell(text: str) -> None:

@@ -13,7 +13,7 @@ import zlib
 from dataclasses import dataclass
 from pathlib import Path
 
-from clmpt.errors import DataError
+from clmpt.errors import ClmptError, DataError
 from clmpt.graph.knowledge_graph import KnowledgeGraph
 from clmpt.graph.opening import open_graph
 from clmpt.graph.splits import SPLITS
@@ -78,12 +78,13 @@ def get(
     progress: ReportProgress = silent,
     largest: int = 3 * 2**30,
 ) -> KnowledgeGraph:
-    """Copies the benchmark from an archive or a folder to the new folder `out`.
+    """Copies the benchmark from an archive or a folder to the new folder `out`, or compares it with
+    that if it exists.
 
     Progress is in bytes. No file of an archive may be larger than `largest`, nor all files
     together larger than twice that.
     """
-    with new_folder(out) as scratch:
+    with new_folder(out, repeatable=True) as scratch:
         if source.is_dir():
             _copy(benchmark, source, scratch, progress)
         else:
@@ -97,6 +98,14 @@ def check(benchmark: Benchmark, folder: Path, source: Path) -> None:
     wrong = differences(benchmark, open_graph(folder))
     if wrong:
         raise DataError(f"'{source}' is not the published {benchmark.folder}: {', '.join(wrong)}.")
+
+
+def is_benchmark(benchmark: Benchmark, folder: Path) -> bool:
+    """Whether a folder has the published facts."""
+    try:
+        return not differences(benchmark, open_graph(folder))
+    except ClmptError:
+        return False
 
 
 def differences(benchmark: Benchmark, graph: KnowledgeGraph) -> list[str]:

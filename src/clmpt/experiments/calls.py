@@ -114,10 +114,10 @@ def sample_from(
     """Queries with all their answers, in the file `out`; as `clmpt sample`.
 
     A shape is a name, NAME=COUNT or a formula with placeholders. `split` is train, valid or test,
-    by default the graph's first. The same call resumes after an interruption.
+    by default the graph's first. The same call resumes after an interruption, and opens
+    a file that is finished.
     """
     known, out = graph_from(graph), Path(out)
-    refuse_existing(out)
     protocol = protocol_for(known, split, max_answers)
     wanted = [wanted_shape(text, count) for text in shapes]
     with shown_progress(progress) as show:

@@ -92,6 +92,23 @@ class NameTable:
         near = self.order[first : first + limit].tolist()
         return [number for number in near if self.raw(number).startswith(wanted)]
 
+    def ending_in(self, end: str) -> list[int]:
+        """The ids whose text ends so, in ascending order.
+
+        >>> NameTable.of(["e/a", "e/ab", "", "f/a"]).ending_in("/a")
+        [0, 3]
+        """
+        wanted, blob = end.encode("utf-8", "surrogatepass"), self.bytes_.tobytes()
+        starts, at = [], blob.find(wanted)
+        while at >= 0:
+            starts.append(at)
+            at = blob.find(wanted, at + 1)
+        start_M = np.array(starts, np.int64)
+        next_M = np.searchsorted(self.offsets, start_M + len(wanted))
+        ends_M = self.offsets[next_M] == start_M + len(wanted)
+        found: list[int] = (next_M[ends_M & (self.offsets[next_M - 1] <= start_M)] - 1).tolist()
+        return found
+
     def closest(self, text: str, count: int = 3) -> list[str]:
         """The most similar texts, for "did you mean"."""
         from rapidfuzz import process, utils

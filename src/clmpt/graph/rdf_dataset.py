@@ -61,11 +61,11 @@ class StoredTerms:
         them."""
         if len(self.further) > _MANY:
             return []
-        ends = (f"/{text}>", f"#{text}>")
         found = [
             self.entities + number
-            for number, term in enumerate(self.further)
-            if term.startswith("<") and term.endswith(ends)
+            for end in (f"/{text}>", f"#{text}>")
+            for number in self.further.ending_in(end)
+            if self.further[number].startswith("<")
         ]
         return found if self.same_T is None else np.unique(self.same_T[found]).tolist()
 

@@ -44,6 +44,13 @@ def statements_about_statements(path: Path) -> DataError:
     )
 
 
+def directions_of_text(path: Path) -> DataError:
+    return DataError(
+        f"'{path}' has literals with a direction, like \"…\"@ar--rtl (RDF 1.2), which cannot be "
+        "read. Leave the directions out."
+    )
+
+
 class GuardedStream(io.RawIOBase):
     """A stream whose pieces are checked before the parser sees them."""
 

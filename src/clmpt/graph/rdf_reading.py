@@ -13,7 +13,13 @@ import numpy as np
 import numpy.typing as npt
 
 from clmpt.errors import DataError
-from clmpt.graph.rdf_guards import GuardedStream, guarded, statements_about_statements, without_mark
+from clmpt.graph.rdf_guards import (
+    GuardedStream,
+    directions_of_text,
+    guarded,
+    statements_about_statements,
+    without_mark,
+)
 from clmpt.graph.rdf_statements import BLANK, IRI, LITERAL
 from clmpt.logic.formula import Name
 from clmpt.logic.iris import BASE, iri_of, symbol_of
@@ -118,6 +124,10 @@ class RdfCollector:
             raise _not_rdf(path, form, error) from None
         except (OSError, ValueError, EOFError, zlib.error) as error:
             raise DataError(f"'{path}' cannot be read to the end: {error}.") from None
+        except MemoryError as error:
+            if "buffer" not in str(error):  # the parser's own, which no term may exceed
+                raise
+            raise _too_long(path) from None
 
     def _add(
         self, quads: Iterable[Any], split: int, source: GuardedStream, progress: ReportProgress
@@ -134,14 +144,13 @@ class RdfCollector:
                 # The parser makes up new labels on every run; numbers make imports reproducible.
                 text = blank.setdefault(term.value, f"_:b{self.blank_nodes + len(blank)}")
             elif isinstance(term, ox.Literal):
+                if getattr(term, "direction", None):
+                    raise directions_of_text(path)
                 text = str(term)
             else:
                 raise statements_about_statements(path)
             if len(text) > LONGEST_TERM:
-                raise DataError(
-                    f"'{path}' has a term of {len(text):,} characters; {LONGEST_TERM:,} are the "
-                    "most."
-                )
+                raise _too_long(path)
             return ids.setdefault(text, len(ids))
 
         for count, quad in enumerate(quads):
@@ -176,6 +185,13 @@ def _not_rdf(path: Path, form: str, error: SyntaxError) -> DataError:
         )
     where = f", line {error.lineno}" if error.lineno else ""
     return DataError(f"'{path}'{where} is not {_SPELT[form]}: {error.msg.rstrip('.')}.")
+
+
+def _too_long(path: Path) -> DataError:
+    return DataError(
+        f"'{path}' has a term of more than {LONGEST_TERM:,} bytes, or a string without an end. "
+        "Shorten it, or leave it out."
+    )
 
 
 def name_of_iri(iri: str) -> str:

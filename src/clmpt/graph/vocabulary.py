@@ -43,6 +43,15 @@ class Vocabulary:
 
     def resolve(self, symbol: Symbol) -> int:
         """The id that a name, a label or a number stands for."""
+        found = self.find(symbol)
+        if found is None:
+            assert isinstance(symbol, Name)
+            near = self.suggestions(symbol.text)
+            raise UnknownName(self.kind, symbol.text, near, symbol.position)
+        return found
+
+    def find(self, symbol: Symbol) -> int | None:
+        """The same, or None for a name that is unknown."""
         if isinstance(symbol, Id):
             if symbol.number >= len(self):
                 raise UnknownName(self.kind, f"#{symbol.number}")
@@ -62,22 +71,19 @@ class Vocabulary:
             if len(found) > 1:
                 names = [self.names[number] for number in found[:_LISTED]]
                 raise AmbiguousName(self.kind, symbol.text, names, len(found), symbol.position)
-        if not found:
-            raise UnknownName(
-                self.kind, symbol.text, self.suggestions(symbol.text), symbol.position
-            )
-        return found[0]
+        return found[0] if found else None
 
     def _ending_in(self, text: str) -> list[int]:
         """The things with an IRI whose last part is this text: having a label does not hide it."""
         if len(self) > _MANY:
             return []
-        ends = (f"/{text}", f"#{text}")
-        found = {number for number, name in enumerate(self.names) if name.endswith(ends)}
-        if self.aliases:
-            others = enumerate(self.aliases.texts)
-            iris = (at for at, other in others if other.endswith(ends) and "://" in other)
-            found |= {int(self.aliases.owners[at]) for at in iris}
+        found = set[int]()
+        for end in (f"/{text}", f"#{text}"):
+            found.update(self.names.ending_in(end))
+            if self.aliases:
+                others = self.aliases.texts
+                iris = (at for at in others.ending_in(end) if "://" in others[at])
+                found.update(int(self.aliases.owners[at]) for at in iris)
         return sorted(found)
 
     def suggestions(self, text: str) -> list[str]:

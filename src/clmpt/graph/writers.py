@@ -17,7 +17,7 @@ from clmpt.graph.rdf_reading import LABEL, LABEL_PROPERTIES
 from clmpt.graph.readers import local_name
 from clmpt.logic.prefixes import PREFIXES
 from clmpt.logic.rdf_terms import Iri, Literal, rdf_text
-from clmpt.storage.files import new_file, refuse_existing
+from clmpt.storage.files import new_file
 
 _ROWS = 100_000
 RDF_FORMATS = {".nt": "N_TRIPLES", ".nq": "N_QUADS", ".ttl": "TURTLE", ".trig": "TRIG"}
@@ -28,7 +28,8 @@ def export_graph(graph: KnowledgeGraph, path: Path) -> int:
     """Writes the triples of a graph (or of a view) and returns how many there are.
 
     The file extension sets the format: .tsv for tab-separated names; .nt, .nq, .ttl or .trig for
-    RDF, with all literals, labels and named graphs. A final .gz compresses it.
+    RDF, with all literals, labels and named graphs. A final .gz compresses it. A file that exists
+    must be the same, and stays.
     """
     plain = path.name.removesuffix(".gz")
     suffix = Path(plain).suffix
@@ -40,15 +41,11 @@ def export_graph(graph: KnowledgeGraph, path: Path) -> int:
             f"The graph has named graphs, which {suffix} cannot hold. Export to "
             f"{_WITHOUT_GRAPHS[suffix]} instead."
         )
-    refuse_existing(path)
-    with new_file(path) as scratch:
-        opened: Any = gzip.open if plain != path.name else open
-        if suffix == ".tsv":
-            with opened(scratch, "wt", encoding="utf-8", newline="") as file:
-                _tsv(graph, file)
-            return graph.index.triples
-        with opened(scratch, "wb") as file:
-            return _rdf(graph, file, suffix)
+    with new_file(path, replaces=False) as scratch, scratch.open("wb") as opened:
+        packed = plain != path.name  # without name and time, so that the same graph gives the same
+        file: Any = gzip.GzipFile("", "wb", fileobj=opened, mtime=0) if packed else opened
+        with file:
+            return _tsv(graph, file) if suffix == ".tsv" else _rdf(graph, file, suffix)
 
 
 def _rows(graph: KnowledgeGraph) -> Iterator[list[list[int]]]:
@@ -57,7 +54,7 @@ def _rows(graph: KnowledgeGraph) -> Iterator[list[list[int]]]:
         yield triples[first : first + _ROWS].tolist()
 
 
-def _tsv(graph: KnowledgeGraph, file: Any) -> None:
+def _tsv(graph: KnowledgeGraph, file: IO[bytes]) -> int:
     entities, relations = list(graph.entities.names), list(graph.relations.names)
     for name in (*entities, *relations):
         if "\t" in name or "\n" in name or "\r" in name:
@@ -66,7 +63,9 @@ def _tsv(graph: KnowledgeGraph, file: Any) -> None:
                 "to .nt instead."
             )
     for rows in _rows(graph):
-        file.writelines(f"{entities[h]}\t{relations[r]}\t{entities[t]}\n" for h, r, t in rows)
+        lines = (f"{entities[h]}\t{relations[r]}\t{entities[t]}\n" for h, r, t in rows)
+        file.write("".join(lines).encode())
+    return graph.index.triples
 
 
 # --- RDF ------------------------------------------------------------------------------------------

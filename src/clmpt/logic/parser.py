@@ -38,6 +38,8 @@ from clmpt.logic.formula import (
 from clmpt.logic.printing import BARE_NAME, IRI_BODY, NAME_MORE
 
 LONGEST_TEXT = 100_000
+QUERY_FORMS = ("SELECT", "ASK", "CONSTRUCT", "DESCRIBE")
+UPDATES = ("INSERT", "DELETE", "LOAD", "CLEAR", "DROP", "CREATE", "ADD", "MOVE", "COPY", "WITH")
 
 _EXAMPLE = "'?x : directed(Mizoguchi, ?x)'"
 _MORE = NAME_MORE.replace("/", r"\/")  # lark ends a regular expression at a slash
@@ -249,9 +251,9 @@ def _grammar() -> Lark:
 
 
 def is_sparql(text: str) -> bool:
-    """Whether a text begins as SPARQL does."""
-    start = r"\s*(?:#[^\n]*\n\s*)*(?:PREFIX|BASE|SELECT|ASK|CONSTRUCT|DESCRIBE)\b"
-    return bool(re.match(start, text, re.IGNORECASE))
+    """Whether a text begins as SPARQL does, its updates included."""
+    first = "|".join(("PREFIX", "BASE", *QUERY_FORMS, *UPDATES))
+    return bool(re.match(rf"\s*(?:#[^\n]*\n\s*)*(?:{first})\b", text, re.IGNORECASE))
 
 
 def parse(text: str, limits: Limits | None = None) -> Query:

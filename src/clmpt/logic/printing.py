@@ -24,10 +24,12 @@ from clmpt.logic.formula import (
 NAME_START, NAME_MORE, NAME_END = r"[\w/+@-]", r"[\w/+@.:'*%~=-]", r"[\w/+@'*%~=-]"
 BARE_NAME = rf"{NAME_START}(?:{NAME_MORE}*{NAME_END})?"
 IRI_BODY = r"[A-Za-z][A-Za-z0-9+.-]*:[^\s<>\"{}|^`\\]*"
-_PLAIN = r"(?:[^\s<>\"{}|^`\\\[\]%\x00-\x20\x7f-\x9f]|%[0-9A-Fa-f]{2})"
+_PLANES = "".join(f"{chr(n << 16)}-{chr((n << 16) + 0xFFFD)}" for n in range(1, 14))
+_UCS = f"\xa0-\ud7ff\uf900-\ufdcf\ufdf0-\uffef{_PLANES}\U000e1000-\U000efffd"  # of RFC 3987
+_PLAIN = rf"(?:(?![\s<>\"{{}}|^`\\\[\]#%])[!-~{_UCS}]|%[0-9A-Fa-f]{{2}})"
 _ABSOLUTE = (
-    rf"[A-Za-z][A-Za-z0-9+.-]*://(?:(?![:/?#@]){_PLAIN})+(?::[0-9]+)?(?:[/?#]{_PLAIN}*)?"
-    rf"|urn:[A-Za-z0-9][A-Za-z0-9-]{{1,31}}:{_PLAIN}+"
+    rf"(?:[A-Za-z][A-Za-z0-9+.-]*://(?:(?![:/?@]){_PLAIN})+(?::[0-9]+)?(?:[/?]{_PLAIN}*)?"
+    rf"|urn:[A-Za-z0-9][A-Za-z0-9-]{{1,31}}:{_PLAIN}+)(?:#{_PLAIN}*)?"
 )
 KEYWORDS = frozenset({"and", "or", "not", "exists"})
 

@@ -27,12 +27,12 @@ from clmpt.logic.algebra import (
     in_scope,
 )
 from clmpt.logic.formula import Variable
+from clmpt.logic.parser import QUERY_FORMS, UPDATES
 from clmpt.logic.rdf_terms import Iri
 from clmpt.logic.sparql_expressions import AGGREGATES
 from clmpt.logic.sparql_patterns import PatternParser
 from clmpt.logic.sparql_tokens import Token
 
-_UPDATES = ("INSERT", "DELETE", "LOAD", "CLEAR", "DROP", "CREATE", "ADD", "MOVE", "COPY", "WITH")
 EXAMPLE = "SELECT ?x { :a :r ?x }"
 
 
@@ -64,9 +64,9 @@ class _QueryParser(PatternParser):
     def query(self) -> SparqlQuery:
         self.prologue()
         token = self.next
-        if token.is_word(*_UPDATES):
+        if token.is_word(*UPDATES):
             self.wrong(f"{token.text.upper()} changes a graph", "Graphs are only read here", token)
-        form = self.word("SELECT", "ASK", "CONSTRUCT", "DESCRIBE") or self.fail(
+        form = self.word(*QUERY_FORMS) or self.fail(
             f"SELECT, ASK, CONSTRUCT or DESCRIBE, for example {EXAMPLE}"
         )
         found = {

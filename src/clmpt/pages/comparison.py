@@ -32,8 +32,9 @@ def compare(entries: Sequence[Entry]) -> Page:
 
 
 def save(page: Page, folder: str | Path) -> None:
-    """Saves the page as Markdown and HTML, with its pictures, to a new folder."""
-    with new_folder(Path(folder)) as scratch:
+    """Saves the page as Markdown and HTML, with its pictures, to a new folder, or one with the
+    same."""
+    with new_folder(Path(folder), repeatable=True) as scratch:
         renew(page, scratch)
 
 

@@ -54,7 +54,7 @@ def report_page(report: Report) -> Page:
 
 
 def save_report(report: Report, folder: str | Path, cost: dict[str, float] | None = None) -> None:
-    """Saves the report as Markdown, JSON and a picture to a new folder.
+    """Saves the report as Markdown, JSON and a picture to a new folder, or one with the same.
 
     The cost has a separate file, so that the others are reproducible.
     """
@@ -62,7 +62,7 @@ def save_report(report: Report, folder: str | Path, cost: dict[str, float] | Non
     texts = {_MARKDOWN: page.markdown(), _REPORT: _json(report.as_plain())}
     texts |= {picture.name: picture.svg for picture in page.pictures}
     texts |= {_COST: _json(cost)} if cost else {}
-    with sealed_folder(Path(folder)) as scratch:
+    with sealed_folder(Path(folder), repeatable=True) as scratch:
         for name, text in texts.items():
             (scratch / name).write_text(text, encoding="utf-8")
 

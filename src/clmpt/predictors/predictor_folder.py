@@ -59,8 +59,8 @@ def about_predictor(folder: str | Path) -> dict[str, Any]:
 def save_predictor(
     folder: str | Path, predictor: EmbeddingPredictor, graph: KnowledgeGraph, about: dict[str, Any]
 ) -> None:
-    """Saves a predictor of this graph to a new folder, which must not exist."""
-    with sealed_folder(Path(folder)) as scratch:
+    """Saves a predictor of this graph to a new folder; one that exists must have the same in it."""
+    with sealed_folder(Path(folder), repeatable=True) as scratch:
         StoredNames.of(graph).save(scratch)
         replace_predictor(scratch, predictor, about)
 

@@ -42,7 +42,7 @@ def json_lines(queries: QuerySet, graph: KnowledgeGraph) -> Iterator[str]:
 
 
 def write_json_lines(queries: QuerySet, graph: KnowledgeGraph, path: Path) -> None:
-    with new_file(path) as scratch, scratch.open("w", encoding="utf-8") as file:
+    with new_file(path, replaces=False) as scratch, scratch.open("w", encoding="utf-8") as file:
         file.writelines(line + "\n" for line in json_lines(queries, graph))
 
 

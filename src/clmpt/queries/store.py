@@ -187,8 +187,9 @@ class QuerySet:
                 found = zlib.crc32(np.ascontiguousarray(array, dtype).data, found)
         return found
 
-    def save(self, path: str | Path) -> None:
-        """Writes the file atomically. Arrays go straight from memory to disk."""
+    def save(self, path: str | Path, replaces: bool = True) -> None:
+        """Writes the file atomically; unless it `replaces` what is there, that must be the same.
+        Arrays go straight from memory to disk."""
         arrays: dict[str, npt.NDArray[Any]] = {}
         for wanted in (np.int64, np.int32):  # the wider type first, so that every array is aligned
             for number, group in enumerate(self.groups):
@@ -202,7 +203,7 @@ class QuerySet:
         for array in arrays.values():
             checksum = zlib.crc32(array.data, checksum)
         header = header.replace(_UNKNOWN, f'"checksum": "{checksum:08x}"'.encode(), 1)
-        with listed_file(Path(path)) as scratch, scratch.open("wb") as file:
+        with listed_file(Path(path), replaces) as scratch, scratch.open("wb") as file:
             file.write(header)
             for array in arrays.values():
                 file.write(array.data)  # numpy's tofile does not notice a full disk

@@ -87,11 +87,14 @@ def make_queries(
     with lock_beside(out):
         if (finished := _finished(out, about)) is not None:
             return finished
-        refuse_existing(out)
+        if out.suffix != ".jsonl" or not out.is_file():  # these say not how they were made
+            refuse_existing(out)
         groups = _sampled(graph, wanted, protocol, _Parts(out, about), seed, workers, progress)
         called = {**{group.template: group.name for group in groups}, **(names or {})}
         groups = [replace(group, name=called[group.template]) for group in groups]
         made = QuerySet(tuple(groups), {**about, "version": clmpt.__version__})
+        if out.exists():  # what was made again is the same or refused: there is no more to resume
+            shutil.rmtree(partial_folder(out), ignore_errors=True)
         write_queries(made, graph, out)
         shutil.rmtree(partial_folder(out), ignore_errors=True)
     return made
@@ -131,11 +134,12 @@ def _sampled(
 
 
 def write_queries(queries: QuerySet, graph: KnowledgeGraph | None, out: Path) -> None:
-    """Writes JSON lines if the file ends in .jsonl, which needs the graph; else arrays."""
+    """Writes JSON lines if the file ends in .jsonl, which needs the graph; else arrays. A file
+    that exists must be the same, and stays."""
     if out.suffix == ".jsonl" and graph:
         write_json_lines(queries, graph, out)
     else:
-        queries.save(out)
+        queries.save(out, replaces=False)
 
 
 def partial_folder(out: Path) -> Path:

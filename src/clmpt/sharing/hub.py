@@ -79,20 +79,24 @@ def pull(
     endpoint: str | None = None,
     progress: ShowProgress = True,
 ) -> Path:
-    """Fetches a model from the hub into a new folder, for `load`.
+    """Fetches a model from the hub into a new folder, for `load`; one that exists must have it.
 
     Only data files with the names of ours are fetched, up to `largest` bytes, and each is compared
     with the hub's checksum. The folder appears when all is there; the same call resumes after an
     interruption.
     """
     out, hub = Path(out), _library()
-    refuse_existing(out)
+    if not out.is_dir():
+        refuse_existing(out)
     api = _api(hub, endpoint)
     with _in_our_words(name):
         info = api.model_info(name, revision=revision, files_metadata=True)
     offered = [_Offered.of(sibling) for sibling in info.siblings or ()]
     wanted = [one for one in offered if is_shared(one.name)]
     check_offer({one.name: one.size for one in wanted}, f"'{name}'", largest)
+    if out.exists():
+        _refuse_other(out, wanted)
+        return out
     scratch = _scratch(out, {"name": name, "commit": str(info.sha)})
     with shown_progress(progress) as show:
         _fetch_all(api, name, str(info.sha), wanted, scratch, show)
@@ -136,6 +140,18 @@ class _Offered:
             while chunk := file.read(2**20):
                 digest.update(chunk)
         return digest.hexdigest() == (self.sha256 or self.sha1)
+
+
+def _refuse_other(out: Path, wanted: Sequence[_Offered]) -> None:
+    """Raises a DataError unless a folder has the files that the hub offers, and no others."""
+    there = {path.relative_to(out).as_posix() for path in out.rglob("*") if path.is_file()}
+    if there != {one.name for one in wanted} or not all(
+        one.is_at(out / one.name) for one in wanted
+    ):
+        raise DataError(
+            f"'{out}' already exists, and is not what the hub has now. Choose another name, or "
+            "remove it first."
+        )
 
 
 def _fetch_all(

@@ -13,7 +13,7 @@ from clmpt.pages.model_facts import ModelFacts, model_facts
 from clmpt.pages.page import Block, Bullets, Heading, Page, Table, Text
 from clmpt.pages.report_folder import is_report, read_report
 from clmpt.sharing.shared_files import CARD, CONFIG, shared_in
-from clmpt.storage.files import new_file, refuse_existing
+from clmpt.storage.files import new_file
 
 _TAGS = ("knowledge-graph", "complex-query-answering", "link-prediction", "clmpt")
 _USE = """
@@ -31,11 +31,10 @@ model.ask("?x : RELATION(NAME, ?x)")  # what it thinks
 def write_card(
     folder: str | Path, name: str = "", licence: str = "unknown", datasets: Sequence[str] = ()
 ) -> Path:
-    """Writes the card of a fitted model into its folder; never over one that is there."""
+    """Writes the card of a fitted model into its folder; one that is there must be the same."""
     path = Path(folder) / CARD
-    refuse_existing(path)
     text = card_text(folder, name, licence, datasets)
-    with new_file(path) as scratch:
+    with new_file(path, replaces=False) as scratch:
         scratch.write_text(text, encoding="utf-8")
     return path
 

@@ -17,6 +17,7 @@ from clmpt.errors import QueryTooLarge
 from clmpt.graph.edges import Ints
 from clmpt.graph.knowledge_graph import KnowledgeGraph
 from clmpt.graph.rdf_dataset import RdfDataset, TermIds
+from clmpt.graph.rdf_reading import name_of_iri
 from clmpt.logic.algebra import Form, SparqlQuery
 from clmpt.logic.formula import Variable
 from clmpt.logic.rdf_terms import Blank, Iri, Literal, RdfTerm, rdf_text
@@ -68,7 +69,8 @@ class SparqlResult:
         return f"<{counted(len(self), 'row')} of {', '.join(self.variables)}>"
 
     def to_pandas(self) -> pandas.DataFrame:
-        """A DataFrame with a column for each variable: numbers as numbers, all else as text.
+        """A DataFrame with a column for each variable: numbers as numbers, all else as text, and
+        nothing (NaN or None) where a variable has no value.
 
         Triples have the columns subject, predicate and object, and an ASK has one cell, `answer`.
         """
@@ -82,7 +84,7 @@ class SparqlResult:
         if self.solutions is None:
             lines = [" ".join(map(rdf_text, triple)) for triple in self.triples[:_SHOWN]]
             return html_block(repr(self), html_notes([*lines, *self.notes]))
-        rows = [[as_html(str(plain_value(term))) for term in row] for row in islice(self, _SHOWN)]
+        rows = [[html_cell(term) for term in row] for row in islice(self, _SHOWN)]
         more = [f"… and {len(self) - _SHOWN:,} more"] if len(self) > _SHOWN else []
         table = html_table(self.variables, rows)
         return html_block(repr(self), table, html_notes([*more, *self.notes]))
@@ -120,13 +122,18 @@ class SparqlResult:
 
 
 def plain_value(term: RdfTerm | None) -> object:
-    """A term for a table: a number, a text, or nothing."""
+    """A term for a table: a number, a text, or None where there is no term. A name that only our
+    export would write as an IRI is itself."""
     if term is None:
-        return ""
+        return None
     number = number_of(term)
     if number is None:
-        return str(term)
+        return name_of_iri(term.text) if isinstance(term, Iri) else str(term)
     return number.value if isinstance(number.value, int) else float(number.value)
+
+
+def html_cell(term: RdfTerm | None) -> str:
+    return "" if term is None else as_html(str(plain_value(term)))
 
 
 def answer_sparql(
@@ -209,14 +216,21 @@ class _Run:
         """The template filled with each solution; its blank nodes are new each time."""
         variables = list(solutions.columns)
         rows = solutions.matrix(variables).tolist()
+        template = [
+            (self._meant(one.subject), self._meant(one.predicate, True), self._meant(one.object))
+            for one in self.query.template
+        ]
         for row in rows:
             values = dict(zip(variables, row, strict=True))
             fresh: dict[Variable, Blank] = {}
-            for triple in self.query.template:
-                ends = (triple.subject, triple.predicate, triple.object)
+            for ends in template:
                 filled = tuple(self._filled(end, values, fresh) for end in ends)
                 if _is_triple(filled):
                     yield filled  # type: ignore[misc]
+
+    def _meant(self, term: object, as_predicate: bool = False) -> object:
+        names = self.evaluator.names
+        return names.in_template(term, as_predicate) if isinstance(term, Iri) else term
 
     def _filled(
         self, term: object, values: dict[Variable, int], fresh: dict[Variable, Blank]

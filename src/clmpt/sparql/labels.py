@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from clmpt.graph.rdf_dataset import RdfDataset, TermIds
+from clmpt.graph.rdf_reading import LABEL_PROPERTIES
 from clmpt.logic.algebra import (
     AnyOf,
     Basic,
@@ -105,7 +106,8 @@ def _label(
 ) -> int:
     if number == UNBOUND:
         return UNBOUND
-    found = _literals(dataset, terms, number, predicate)
+    properties = LABEL_PROPERTIES if predicate == _RDFS_LABEL else (predicate,)
+    found = [one for iri in properties for one in _literals(dataset, terms, number, iri)]
     by_language = {literal.language: literal for literal in reversed(found)}
     for language in (*languages, "", "mul"):
         if language in by_language:

@@ -1,5 +1,5 @@
-"""Results in W3C's formats: JSON, XML, CSV and TSV for rows and truth values, N-Triples and Turtle
-for triples."""
+"""Results in W3C's formats: JSON, XML, CSV and TSV for rows and truth values, N-Triples, Turtle and
+RDF/XML for triples."""
 
 from __future__ import annotations
 
@@ -35,7 +35,9 @@ class WrittenResult(Protocol):
 
 
 def write_result(result: WrittenResult, form: str) -> Iterator[str]:
-    """The text of a result, piece by piece. Forms: json, xml, csv, tsv; turtle, ntriples."""
+    """The text of a result, piece by piece. Forms: json, xml, csv, tsv; turtle, ntriples,
+    rdfxml.
+    """
     if result.form in ("CONSTRUCT", "DESCRIBE"):
         writers = {"turtle": _turtle, "ntriples": _ntriples, "rdfxml": _rdf_xml}
     elif result.form == "ASK":
@@ -190,7 +192,7 @@ def _serialized(result: WrittenResult, form: str) -> Iterator[str]:
         name: iri for name, iri in PREFIXES.items() if name and len(iri) > 4 and f"<{iri}" in text
     }
     made = ox.serialize(
-        (quad.triple for quad in ox.parse(text, format=ox.RdfFormat.N_TRIPLES)),
+        (quad.triple for quad in ox.parse(text, format=ox.RdfFormat.N_TRIPLES, lenient=True)),
         format=getattr(ox.RdfFormat, form),
         prefixes=prefixes,
     )

@@ -22,6 +22,7 @@ else:
 
 _LARGEST_JSON = 64 * 2**20
 _LARGEST_TOML = 2**20
+_CHUNK = 2**20
 _UNFINISHED = ".unfinished"  # so that no user's file is mistaken for ours
 
 
@@ -47,10 +48,21 @@ def refuse_existing(path: Path) -> None:
         raise DataError(f"'{path}' already exists. Choose another name, or remove it first.")
 
 
+def refuse_different(made: Path, path: Path) -> None:
+    """Raises a DataError if what is at the path is not, byte for byte, what was made again."""
+    if not _same(made, path):
+        raise DataError(
+            f"'{path}' already exists, and is not what would be written now. Choose another name, "
+            "or remove it first."
+        )
+
+
 @contextmanager
-def new_folder(path: Path) -> Iterator[Path]:
-    """A scratch folder that becomes `path` if the block succeeds, and is removed otherwise."""
-    refuse_existing(path)
+def new_folder(path: Path, repeatable: bool = False) -> Iterator[Path]:
+    """A scratch folder that becomes `path` if the block succeeds, and is removed otherwise. If it
+    is `repeatable`, the path may exist with the same content, which is then left as it is."""
+    if not (repeatable and path.is_dir()):
+        refuse_existing(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         scratch = Path(tempfile.mkdtemp(_UNFINISHED, f".{path.name}-", path.parent))
@@ -58,6 +70,9 @@ def new_folder(path: Path) -> Iterator[Path]:
         raise cannot_write(path, error) from None
     try:
         yield scratch
+        if repeatable and path.exists():
+            refuse_different(scratch, path)
+            return
         scratch.chmod(0o777 & ~_umask())
         os.rename(scratch, path)
     except OSError as error:
@@ -67,8 +82,11 @@ def new_folder(path: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def new_file(path: Path) -> Iterator[Path]:
-    """A scratch file that replaces `path` if the block succeeds, and is removed otherwise."""
+def new_file(path: Path, replaces: bool = True) -> Iterator[Path]:
+    """A scratch file that replaces `path` if the block succeeds, and is removed otherwise. Unless
+    it `replaces` what is there, that must have the same content, and is left as it is."""
+    if not replaces and not path.is_file():
+        refuse_existing(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         handle, name = tempfile.mkstemp(_UNFINISHED, f".{path.name}-", path.parent)
@@ -80,6 +98,9 @@ def new_file(path: Path) -> Iterator[Path]:
         yield scratch
         with scratch.open("rb+") as file:
             os.fsync(file.fileno())
+        if not replaces and path.exists():
+            refuse_different(scratch, path)
+            return
         scratch.chmod(0o666 & ~_umask())
         os.replace(scratch, path)
     except OSError as error:
@@ -136,6 +157,20 @@ def toml_value(text: str) -> Any:
 
 def cannot_write(path: Path, error: OSError) -> DataError:
     return DataError(f"'{path}' cannot be written: {error.strerror or error}.")
+
+
+def _same(one: Path, other: Path) -> bool:
+    """Whether two files or folders have the same content."""
+    if one.is_dir() and other.is_dir():
+        names = [sorted(path.name for path in folder.iterdir()) for folder in (one, other)]
+        return names[0] == names[1] and all(_same(one / name, other / name) for name in names[0])
+    if not (one.is_file() and other.is_file()) or one.stat().st_size != other.stat().st_size:
+        return False
+    with one.open("rb") as first, other.open("rb") as second:
+        while chunk := first.read(_CHUNK):
+            if chunk != second.read(_CHUNK):
+                return False
+    return True
 
 
 def _umask() -> int:

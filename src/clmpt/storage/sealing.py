@@ -29,9 +29,9 @@ _GROWING = ".jsonl"  # logs are listed once they are complete
 
 
 @contextmanager
-def sealed_folder(path: Path) -> Iterator[Path]:
+def sealed_folder(path: Path, repeatable: bool = False) -> Iterator[Path]:
     """`new_folder`, with a list of checksums in it and in each folder below that has none."""
-    with new_folder(path) as scratch:
+    with new_folder(path, repeatable) as scratch:
         yield scratch
         for folder in (scratch, *(below for below in scratch.rglob("*") if below.is_dir())):
             if read_manifest(folder) is None:
@@ -47,10 +47,10 @@ def _own_files(folder: Path) -> list[Path]:
 
 
 @contextmanager
-def listed_file(path: Path) -> Iterator[Path]:
+def listed_file(path: Path, replaces: bool = True) -> Iterator[Path]:
     """`new_file`, for a file that its folder lists, if it has a list."""
-    if read_manifest(path.parent) is None:
-        with new_file(path) as scratch:
+    if read_manifest(path.parent) is None or (path.exists() and not replaces):
+        with new_file(path, replaces) as scratch:
             yield scratch
         return
     with new_file(path) as scratch:

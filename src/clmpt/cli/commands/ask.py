@@ -29,13 +29,13 @@ from clmpt.cli.output import (
     show_json_line,
     show_table,
     tell,
+    write_once,
 )
 from clmpt.cli.questions import chosen_budget, parse_query, question_text
 from clmpt.errors import ClmptError, SettingError
 from clmpt.logic.algebra import SparqlQuery
 from clmpt.logic.drawing import draw_text
 from clmpt.logic.formula import Query, placeholders
-from clmpt.storage.files import new_file, refuse_existing
 
 _BAR = 20  # characters
 _COLUMNS = ["label", "name", "id", "probability", "score", "status"]  # of CSV
@@ -54,10 +54,8 @@ Tab completes names. Also:
 
 
 def ask(options: argparse.Namespace) -> int | None:
-    if options.svg:
-        refuse_existing(Path(options.svg))
-        if not options.query:
-            raise SettingError("--svg draws the answers to one question. Give it on the same line.")
+    if options.svg and not options.query:
+        raise SettingError("--svg draws the answers to one question. Give it on the same line.")
     text = question_text(options) if options.query else ""
     query = _read(text, options) if options.query else None
     answerer = Answerer.open(
@@ -72,8 +70,7 @@ def ask(options: argparse.Namespace) -> int | None:
         found = _answer(answerer, query, options)
         if options.svg:
             picture = evidence_picture(found) if options.explain else _table_picture(found)
-            with new_file(Path(options.svg)) as scratch:
-                scratch.write_text(picture, encoding="utf-8")
+            write_once(Path(options.svg), picture)
         _show(found, options)
     return None
 

@@ -6,10 +6,10 @@ import argparse
 import shlex
 from pathlib import Path
 
-from clmpt.cli.output import command_name, say, show_json, tell
+from clmpt.cli.output import command_name, say, show_json, tell, told_if_repeated
 from clmpt.cli.progress_bars import progress_bar
 from clmpt.errors import DataError
-from clmpt.experiments.benchmarks import ARCHIVE, ARCHIVE_MD5, BENCHMARKS, get
+from clmpt.experiments.benchmarks import ARCHIVE, ARCHIVE_MD5, BENCHMARKS, get, is_benchmark
 from clmpt.queries.benchmark_files import query_splits
 from clmpt.storage.download import Download, check_md5
 from clmpt.storage.files import refuse_existing
@@ -18,9 +18,13 @@ from clmpt.storage.files import refuse_existing
 def data(options: argparse.Namespace) -> None:
     benchmark = BENCHMARKS[options.benchmark]
     out = Path(options.out or benchmark.folder)
-    refuse_existing(out)
+    if not is_benchmark(benchmark, out):  # else it is made again, and compared
+        refuse_existing(out)
     source = Path(options.origin) if options.origin else _fetched(options.url, out)
-    with progress_bar(lambda now: f"{now.stage} to {out}, bytes") as show:
+    with (
+        told_if_repeated(out),
+        progress_bar(lambda now: f"{now.stage} to {out}, bytes") as show,
+    ):
         graph = get(benchmark, source, out, show)
     counts = {name: len(graph.triples(name)) for name in graph.splits}
     splits = query_splits(out)

@@ -8,7 +8,14 @@ from typing import Any
 
 from clmpt.answering.probabilities import LISTED, by_hops, said_and_true
 from clmpt.cli.following import memory_named
-from clmpt.cli.output import TerminalTable, show_json, show_table, tell
+from clmpt.cli.output import (
+    TerminalTable,
+    show_json,
+    show_table,
+    tell,
+    told_if_repeated,
+    write_once,
+)
 from clmpt.cli.progress_bars import progress_bar
 from clmpt.errors import SettingError
 from clmpt.evaluation.ranks import Figures
@@ -16,15 +23,17 @@ from clmpt.evaluation.reliability import BINS, Reliability
 from clmpt.evaluation.report import Report
 from clmpt.experiments.evaluating import Candidate, chosen_groups
 from clmpt.pages.reliability_diagram import reliability_svg
-from clmpt.pages.report_folder import report_table, save_report
-from clmpt.storage.files import new_file, refuse_existing
+from clmpt.pages.report_folder import is_report, report_table, save_report
+from clmpt.storage.files import refuse_existing
 
 
 def evaluate_model(options: argparse.Namespace) -> None:
     if not options.links and not options.queries:
         raise SettingError("Choose what to evaluate on: --links, --queries SOURCE or both.")
-    for path in filter(None, (options.report, options.svg)):
-        refuse_existing(Path(path))
+    if options.report and not is_report(Path(options.report)):  # else it is compared, after all
+        refuse_existing(Path(options.report))
+    if options.svg and not Path(options.svg).is_file():
+        refuse_existing(Path(options.svg))
     if options.calibration and not options.queries:
         raise SettingError("--calibration is measured on queries: --queries SOURCE")
     if options.svg and not options.calibration:
@@ -34,6 +43,8 @@ def evaluate_model(options: argparse.Namespace) -> None:
         options.known or (),
     )
     shown: dict[str, Any] = {}
+    links: dict[str, Figures] = {}
+    report: Report | None = None
     if options.links:
         with progress_bar() as show:
             links = candidate.links(options.split, show)
@@ -44,18 +55,28 @@ def evaluate_model(options: argparse.Namespace) -> None:
     if options.queries:
         report = _measure_queries(options, candidate)
         shown["queries"] = report.as_plain()
-        if options.report:
-            save_report(report, options.report)
     if options.json:
         show_json(shown)
-        return
-    if options.links:
+    else:
+        _show_tables(options, candidate, links, report)
+    if report and options.report:
+        with told_if_repeated(Path(options.report)):
+            save_report(report, options.report)
+
+
+def _show_tables(
+    options: argparse.Namespace,
+    candidate: Candidate,
+    links: dict[str, Figures],
+    report: Report | None,
+) -> None:
+    if links:
         headers = ["links of", "MRR", "Hits@1", "Hits@3", "Hits@10", "over"]
         rows = [_row(name, figures) for name, figures in links.items()]
         show_table(
             TerminalTable(f"{candidate.predictor}, filtered, ties at mean rank", headers, rows)
         )
-    if options.queries:
+    if report:
         table = report_table(report)
         title = f"{report.model}: MRR and Hits × 100"
         show_table(TerminalTable(title, table.headers, table.rows))
@@ -85,12 +106,15 @@ def _measure_queries(options: argparse.Namespace, candidate: Candidate) -> Repor
 
 def _show_calibration(options: argparse.Namespace, name: str, found: list[Reliability]) -> None:
     title = f"{name}: what is said to be likely, and what is true"
-    if options.svg:
-        with new_file(Path(options.svg)) as scratch:
-            scratch.write_text(reliability_svg(title, found), encoding="utf-8")
     if options.json:
         show_json({"calibration": [one.as_plain() for one in found]})
-        return
+    else:
+        _show_bins(title, found)
+    if options.svg:
+        write_once(Path(options.svg), reliability_svg(title, found))
+
+
+def _show_bins(title: str, found: list[Reliability]) -> None:
     rows = [(one.name, f"{one.error:.3f}", one.count) for one in found]
     show_table(TerminalTable(title, ["hops", "expected calibration error", "answers"], rows))
     bins = [

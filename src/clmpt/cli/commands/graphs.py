@@ -11,7 +11,16 @@ from typing import Any
 
 import numpy as np
 
-from clmpt.cli.output import TerminalTable, counted, say, show_json, show_table, tell, tell_finished
+from clmpt.cli.output import (
+    TerminalTable,
+    counted,
+    say,
+    show_json,
+    show_table,
+    tell,
+    tell_finished,
+    told_if_repeated,
+)
 from clmpt.cli.progress_bars import progress_bar
 from clmpt.errors import DataError, cut
 from clmpt.graph.endpoints import EndpointImport, is_address, refuse_other_address
@@ -20,6 +29,7 @@ from clmpt.graph.opening import open_graph, split_files
 from clmpt.graph.rdf_reading import LABEL_PROPERTIES, RdfOptions, expanded_iri
 from clmpt.graph.readers import ImportSummary, TextOptions, read_graph
 from clmpt.graph.writers import export_graph
+from clmpt.logic.printing import IRI_BODY
 from clmpt.storage.files import refuse_existing
 from clmpt.storage.locks import lock_beside
 
@@ -105,6 +115,8 @@ def _rdf_options(options: argparse.Namespace) -> RdfOptions:
     languages = tuple(tag.strip().lower() for tag in options.language.split(","))
     if not all(re.fullmatch(r"[a-z]{1,8}(-[a-z0-9]{1,8})*", tag) for tag in languages):
         raise DataError(f"--language takes tags such as en or de,en, not '{options.language}'.")
+    if options.base and not re.fullmatch(IRI_BODY, options.base):
+        raise DataError(f"--base takes an IRI such as http://example.org/, not '{options.base}'.")
     further = tuple(map(expanded_iri, options.label_property))
     return RdfOptions(
         options.literals,
@@ -141,7 +153,8 @@ def _text_options(options: argparse.Namespace) -> TextOptions:
 
 def export(options: argparse.Namespace) -> None:
     graph = chosen_view(open_graph(options.folder), options.split)
-    count = export_graph(graph, Path(options.out))
+    with told_if_repeated(Path(options.out)):
+        count = export_graph(graph, Path(options.out))
     if options.json:
         show_json({"file": options.out, "triples": count})
     else:

@@ -9,7 +9,16 @@ from pathlib import Path
 from typing import Any
 
 from clmpt.cli.following import given_on_command_line, recipe_tables, run_to_the_end
-from clmpt.cli.output import TerminalTable, clean, say, show_json, show_table, tell
+from clmpt.cli.output import (
+    TerminalTable,
+    clean,
+    say,
+    show_json,
+    show_table,
+    tell,
+    told_if_repeated,
+    write_once,
+)
 from clmpt.errors import DataError, SettingError
 from clmpt.experiments.single_runs import begin_pretraining, chosen_pretraining
 from clmpt.graph.opening import open_graph
@@ -19,7 +28,6 @@ from clmpt.predictors.imports import predictor_from_arrays, predictor_from_cqd
 from clmpt.predictors.predictor_folder import about_predictor, save_predictor
 from clmpt.registry import PREDICTORS
 from clmpt.settings import Pretraining
-from clmpt.storage.files import new_file, refuse_existing
 from clmpt.storage.run_folder import read_log
 
 
@@ -65,7 +73,8 @@ def convert(options: argparse.Namespace) -> None:
     else:
         predictor = predictor_from_cqd(source, graph)
     about = {"converted_from": source.name, "graph": {"fingerprint": graph.fingerprint}}
-    save_predictor(options.out, predictor, graph, about)
+    with told_if_repeated(Path(options.out)):
+        save_predictor(options.out, predictor, graph, about)
     rank = predictor.entities_ED.shape[1] // predictor.width(1)
     name = PREDICTORS.name_of(type(predictor))
     summary = {"model": name, "rank": rank, "entities": len(graph.entities)}
@@ -89,10 +98,7 @@ def _names(path: str | None) -> list[str] | None:
 def curve(options: argparse.Namespace) -> None:
     runs = {folder: read_log(folder) for folder in options.runs}
     if options.svg:
-        out = Path(options.svg)
-        refuse_existing(out)
-        with new_file(out) as scratch:
-            scratch.write_text(draw_charts(_charts(runs)), encoding="utf-8")
+        write_once(Path(options.svg), draw_charts(_charts(runs)))
         return
     rows = [
         {"run": name, **record, "valid MRR": valid_mrr(record)}

@@ -7,7 +7,16 @@ import re
 import time
 from pathlib import Path
 
-from clmpt.cli.output import TerminalTable, clean, say, show_json, show_table, tell, tell_finished
+from clmpt.cli.output import (
+    TerminalTable,
+    clean,
+    say,
+    show_json,
+    show_table,
+    tell,
+    tell_finished,
+    told_if_repeated,
+)
 from clmpt.cli.progress_bars import progress_bar
 from clmpt.compute.processors import available_processors
 from clmpt.errors import DataError, SamplingError
@@ -28,7 +37,6 @@ from clmpt.sampling.making import (
     wanted_shape,
     write_queries,
 )
-from clmpt.storage.files import refuse_existing
 from clmpt.symbolic.missing_links import hard_answer_counts
 from clmpt.symbolic.verification import verify_group
 
@@ -77,10 +85,10 @@ def queries(options: argparse.Namespace) -> None:
     found = open_queries(source, graph, options.split)
     if options.out:
         out = Path(options.out)
-        refuse_existing(out)
         if graph and "graph" not in found.about:
             found = QuerySet(found.groups, {**found.about, "graph": graph.fingerprint})
-        write_queries(found, graph, out)
+        with told_if_repeated(out):
+            write_queries(found, graph, out)
     _show_groups(found, options, Path(options.out or source), time.perf_counter() - started)
 
 

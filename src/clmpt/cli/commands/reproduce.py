@@ -17,6 +17,7 @@ from clmpt.cli.output import (
     show_table,
     tell,
     tell_finished,
+    told_if_repeated,
 )
 from clmpt.cli.progress_bars import stage_bars
 from clmpt.compute.devices import find_device
@@ -40,7 +41,6 @@ from clmpt.pages.comparison import caveats, compare, main_table, save
 from clmpt.pages.entry import Entry, distinct
 from clmpt.pages.published import title_of
 from clmpt.pages.report_folder import read_report
-from clmpt.storage.files import refuse_existing
 
 
 def reproduce_experiment(options: argparse.Namespace) -> None:
@@ -147,14 +147,13 @@ def _left_out(error: DataError) -> None:
 
 def report(options: argparse.Namespace) -> None:
     out = Path(options.out) if options.out else None
-    if out:
-        refuse_existing(out)
     found = [(folder, entry) for folder in options.runs for entry in entries_in(folder, _left_out)]
     entries = [entry for _, entry in found]
     if len(options.runs) > 1 and len({entry.name for entry in entries}) < len(entries):
         entries = distinct([_named(entry, folder) for folder, entry in found])
     if out:
-        save(compare(entries), out)
+        with told_if_repeated(out):
+            save(compare(entries), out)
         tell(f"{out / 'report.html'} and {out / 'report.md'}")
     if options.json:
         show_json([{"name": entry.name, **entry.report, "costs": entry.costs} for entry in entries])

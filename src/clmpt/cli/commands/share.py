@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import argparse
 import shlex
+from pathlib import Path
 
-from clmpt.cli.output import command_name, say, show_json, tell
+from clmpt.cli.output import command_name, say, show_json, tell, told_if_repeated
 from clmpt.sharing.hub import pull, push
 from clmpt.sharing.model_card import write_card
+from clmpt.sharing.shared_files import CARD
 
 _UNKNOWN = "unknown"
 
 
 def card(options: argparse.Namespace) -> None:
-    path = write_card(options.folder, options.name, options.license, options.dataset)
+    with told_if_repeated(Path(options.folder) / CARD):
+        path = write_card(options.folder, options.name, options.license, options.dataset)
     _mention_licence(options)
     if options.json:
         show_json({"card": str(path)})
@@ -39,7 +42,8 @@ def push_model(options: argparse.Namespace) -> None:
 
 def pull_model(options: argparse.Namespace) -> None:
     try:
-        out = pull(options.name, options.out, revision=options.revision)
+        with told_if_repeated(Path(options.out)):
+            out = pull(options.name, options.out, revision=options.revision)
     except KeyboardInterrupt:
         tell("Stopped. Run the same command again to resume.")
         raise

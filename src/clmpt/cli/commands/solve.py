@@ -10,7 +10,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from clmpt.cli.output import TerminalTable, clean, say, show_csv, show_json, show_table, tell
+from clmpt.cli.output import (
+    TerminalTable,
+    clean,
+    say,
+    show_csv,
+    show_json,
+    show_table,
+    tell,
+    write_once,
+)
 from clmpt.cli.questions import chosen_budget, question_text, read_query
 from clmpt.errors import SettingError
 from clmpt.logic.parser import is_sparql
@@ -208,11 +217,7 @@ def draw(options: argparse.Namespace) -> None:
 
     query = read_query(options)
     if options.svg:
-        from clmpt.storage.files import new_file, refuse_existing
-
-        refuse_existing(Path(options.svg))
-        with new_file(Path(options.svg)) as scratch:
-            scratch.write_text(draw_svg(query), encoding="utf-8")
+        write_once(Path(options.svg), draw_svg(query))
     if options.json:
         show_json({"query": str(query), "text": draw_text(query), "svg": options.svg})
     elif options.svg:

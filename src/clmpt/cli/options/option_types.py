@@ -85,8 +85,11 @@ def add_rdf(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def add_folder(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("folder", metavar="FOLDER", help="a stored graph or a benchmark folder")
+def add_folder(
+    parser: argparse.ArgumentParser,
+    what: str = "a stored graph, a data file such as facts.ttl, or a benchmark folder",
+) -> None:
+    parser.add_argument("folder", metavar="FOLDER", help=what)
 
 
 def add_query(parser: argparse.ArgumentParser, nargs: str | None = None, more: str = "") -> None:

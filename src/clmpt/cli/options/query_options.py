@@ -55,7 +55,7 @@ def stored_query_options(command: AddCommand, reasoner: str | None) -> None:  # 
         ("hardness", "queries:show_hardness", "count the links that hard answers are missing"),
     ):
         found = command(name, run, summary, f"clmpt {name} NELL-betae --split test")
-        add_folder(found)
+        add_folder(found, "a benchmark folder")
         found.add_argument(
             "--split", metavar="NAME", help="valid or test (default: all with answers)"
         )

@@ -27,7 +27,7 @@ def asking_options(command: AddCommand, reasoner: str | None) -> None:  # noqa: 
     solve.add_argument("--limit", type=count, metavar="N", help="show at most N answers")
     solve.add_argument(
         "--format",
-        choices=["json", "xml", "csv", "tsv", "turtle", "ntriples"],
+        choices=["json", "xml", "csv", "tsv", "turtle", "ntriples", "rdfxml"],
         help="the result of a SPARQL query in a format of W3C's",
     )
     solve.add_argument(
