@@ -13,6 +13,7 @@ from clmpt.graph.knowledge_graph import KnowledgeGraph
 from clmpt.predictors.complex import ComplEx
 from clmpt.predictors.objectives import sampled_loss, softmax_loss
 from clmpt.predictors.predictor import BilinearPredictor, fresh_predictor, read_pretraining
+from clmpt.predictors.sampled_softmax import RowAdagrad, sampled_softmax_loss
 from clmpt.predictors.transe import TransE
 from clmpt.queries.links import links_of
 from clmpt.training.pretrainer import Pretrainer, batch_of
@@ -158,3 +159,50 @@ def test_the_relation_is_predicted_among_all_relations(model: str) -> None:
         scores = predictor.score(head, row, tail)
         costs.append(scores.logsumexp(0) - scores[predictor.rows(directed[None])])
     torch.testing.assert_close(both - plain, 3 * torch.cat(costs).mean())
+
+
+@pytest.mark.parametrize("model", ["complex", "distmult"])
+def test_a_sample_of_all_entities_gives_the_full_softmax(model: str) -> None:
+    graph = random_graph(False)
+    predictor = predictor_for(graph, model)
+    tables = [predictor.entities_ED, predictor.relations_SW]
+    never_E = torch.zeros(len(graph.entities), dtype=torch.float64)
+    batch = batch_of(
+        links_of(graph, "train"), CPU, never_E
+    )  # each entity once: its correction is 0
+    all_K = torch.arange(len(graph.entities))
+    expected = softmax_loss(predictor, batch, 0.3, 0.0, 100.0)
+    found = sampled_softmax_loss(predictor, batch, all_K, 0.3, 100.0)
+    assert found.item() == pytest.approx(expected.item(), rel=1e-12)
+    slopes = zip(
+        torch.autograd.grad(found, tables), torch.autograd.grad(expected, tables), strict=True
+    )
+    for mine, theirs in slopes:
+        torch.testing.assert_close(mine.to_dense() if mine.is_sparse else mine, theirs)
+
+
+def test_the_correction_makes_up_for_what_is_drawn_often() -> None:
+    """Samples of a skewed and of a flat distribution estimate the same sum of exponentials."""
+    generator = torch.Generator().manual_seed(0)
+    scores_E = torch.randn(1000, generator=generator, dtype=torch.float64)
+    chance_E = torch.linspace(1, 20, 1000, dtype=torch.float64)
+    chance_E /= chance_E.sum()
+    drawn = torch.multinomial(chance_E, 200_000, replacement=True, generator=generator)
+    corrected = (scores_E - (200_000 * chance_E).log())[drawn]
+    assert corrected.logsumexp(0).item() == pytest.approx(scores_E.logsumexp(0).item(), abs=0.02)
+
+
+def test_only_the_rows_of_a_step_are_touched() -> None:
+    graph = random_graph(False)
+    settings = read_pretraining({"rank": 4, "candidates": 2, "batch": 2, "initial_scale": 0.5})
+    learner = Pretrainer(fresh_predictor(graph, settings), links_of(graph, "train"), settings)
+    before = learner.predictor.entities_ED.detach().clone()
+    batch, negative_K = learner._batch(), learner._negatives()
+    assert negative_K is not None
+    learner.step()
+    touched = set(torch.cat([batch.entity_B, batch.answer_T, negative_K]).tolist())
+    changed = (learner.predictor.entities_ED != before).any(1).nonzero()[:, 0].tolist()
+    assert set(changed) <= touched < set(range(len(graph.entities)))
+    assert isinstance(learner.optimizer, RowAdagrad)
+    sums = learner.optimizer.state[learner.predictor.entities_ED]["row_sum"]
+    assert set(sums.nonzero()[:, 0].tolist()) == set(changed)

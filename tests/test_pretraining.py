@@ -92,6 +92,16 @@ def test_every_model_learns(model: str, both_directions: bool, tmp_path: Path) -
     assert evaluate_links(predictor, graph, "train").hits_at_10 > 0.8
 
 
+@pytest.mark.parametrize("model", ["complex", "distmult"])
+def test_a_sample_of_entities_teaches_as_well(model: str, tmp_path: Path) -> None:
+    graph = circle(False)
+    chosen = settings(model=model, candidates=8, validate_every=5, patience=99, **LEARNING[model])
+    list(pretrain(graph, chosen, tmp_path / "run"))
+    predictor = open_predictor(tmp_path / "run").predictor
+    assert evaluate_links(predictor, graph, "test").hits_at_10 > 0.6
+    assert evaluate_links(predictor, graph, "train").hits_at_10 > 0.8
+
+
 @pytest.mark.parametrize("model", ["complex", "rotate"])
 def test_a_seed_gives_the_same_run(model: str, tmp_path: Path) -> None:
     for name in ("first", "second"):
@@ -125,12 +135,14 @@ def test_large_steps_on_several_threads_are_deterministic(model: str) -> None:
         assert all(torch.equal(found[0][name], other[name]) for name in other)
 
 
-@pytest.mark.parametrize("model", PREDICTORS.names())
+@pytest.mark.parametrize(
+    ("model", "candidates"), [*((name, 0) for name in PREDICTORS.names()), ("complex", 8)]
+)
 @pytest.mark.parametrize("stops", [[1], [9], [10, 3, 1]])  # nine steps are an epoch
 def test_an_interrupted_run_ends_with_the_same_weights(
-    model: str, stops: list[int], tmp_path: Path
+    model: str, candidates: int, stops: list[int], tmp_path: Path
 ) -> None:
-    chosen = settings(model=model, decay="linear")
+    chosen = settings(model=model, decay="linear", candidates=candidates)
     list(pretrain(circle(), chosen, tmp_path / "whole"))
     for steps in stops:
         run = pretrain(circle(), chosen, tmp_path / "parts")

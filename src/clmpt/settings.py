@@ -112,11 +112,17 @@ class Pretraining(Settings):
     relation_weight: float = setting(
         0.0, "weight of predicting a fact's relation from its ends (complex, distmult)", least=0
     )
+    candidates: int = setting(
+        0, "entities drawn per step instead of scoring all; 0: all (complex, distmult)", least=0
+    )
     negatives: int = setting(256, "negative samples per step (transe, rotate)", least=1)
     margin: float = setting(9.0, "margin γ (transe, rotate)", least=0)
     temperature: float = setting(1.0, "of self-adversarial sampling (transe, rotate)", least=0)
     averaging: float = setting(
-        0.99, "decay of the moving average of the embeddings; 0: no average", least=0, below=1
+        0.99,
+        "decay of the moving average of the tables; 0, or with candidates: none",
+        least=0,
+        below=1,
     )
     validate_every: int = setting(1, "epochs between validations", least=1)
     patience: int = setting(5, "validations without improvement before stopping", least=1)

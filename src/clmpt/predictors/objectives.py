@@ -15,22 +15,13 @@ from torch import Tensor
 from torch.nn import functional
 
 from clmpt.compute.chunks import SCORES_AT_ONCE, rows_at_once
+from clmpt.predictors.link_batch import LinkBatch
 from clmpt.predictors.predictor import BilinearPredictor, EmbeddingPredictor, look_up
+from clmpt.predictors.sampled_softmax import SampledSoftmax
 from clmpt.settings import Pretraining
 
 # Shapes: B questions, T facts (answers of all questions, concatenated), E entities, D width,
 # K negatives
-
-
-@dataclass(frozen=True)
-class LinkBatch:
-    """A batch of questions and all their answers; `owner_T` ascends, answers are distinct."""
-
-    entity_B: Tensor
-    directed_B: Tensor
-    count_B: Tensor
-    owner_T: Tensor
-    answer_T: Tensor
 
 
 class Objective(Protocol):
@@ -121,6 +112,13 @@ OBJECTIVES: dict[str, Objective] = {
     "softmax": FullSoftmax(),
     "self-adversarial": SelfAdversarial(),
 }
+# The objective instead, if only some entities are to be scored.
+SAMPLED: dict[str, Objective] = {"softmax": SampledSoftmax()}
+
+
+def objective_of(kind: str, settings: Pretraining) -> Objective:
+    """The loss that a predictor's class names, or the one that samples entities."""
+    return SAMPLED[kind] if settings.candidates and kind in SAMPLED else OBJECTIVES[kind]
 
 
 def softmax_loss(

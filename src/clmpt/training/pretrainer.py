@@ -15,7 +15,9 @@ import torch
 from torch import Tensor
 
 from clmpt.errors import TrainingError
-from clmpt.predictors.objectives import OBJECTIVES, LinkBatch
+from clmpt.graph.edges import Ints
+from clmpt.predictors.link_batch import LinkBatch
+from clmpt.predictors.objectives import objective_of
 from clmpt.predictors.predictor import EmbeddingPredictor
 from clmpt.queries.links import Links
 from clmpt.settings import Pretraining
@@ -48,11 +50,13 @@ class Pretrainer:
         self.steps = settings.epochs * self.steps_per_epoch
         self.batches_per_epoch = max(1.0, len(links) / settings.batch)
         self.mean_facts = links.facts / self.batches_per_epoch
-        self.objective = OBJECTIVES[predictor.objective]
+        self.objective = objective_of(predictor.objective, settings)
         self.optimizer = self.objective.optimizer(predictor.parameters(), settings)
-        self.result = copy.deepcopy(predictor).requires_grad_(False)
-        if not settings.averaging:
-            self.result = predictor
+        self.result, self.often_E = predictor, None
+        if settings.candidates:  # a moving average would touch every row
+            self.often_E = self._often()
+        elif settings.averaging:
+            self.result = copy.deepcopy(predictor).requires_grad_(False)
         loss = self._eager_loss
         self._loss = torch.compile(loss, dynamic=True) if settings.compile else loss
         self._order_P: tuple[int, np.ndarray[tuple[int], np.dtype[np.int64]]] | None = None
@@ -156,18 +160,29 @@ class Pretrainer:
             random = random_of(self.settings.seed, _ORDER, epoch)
             self._order_P = epoch, random.permutation(len(self.links))
         size = self.settings.batch
-        return batch_of(
-            self.links.take(self._order_P[1][within * size : (within + 1) * size]), self.device
+        taken = self.links.take(self._order_P[1][within * size : (within + 1) * size])
+        return batch_of(taken, self.device, self.often_E)
+
+    def _often(self) -> Tensor:
+        """How often each entity is an answer in a batch, on average."""
+        entities = len(self.predictor.entities_ED)
+        counts_E = np.bincount(self.links.answers.entities, minlength=entities)
+        return torch.from_numpy((counts_E / self.batches_per_epoch).astype(np.float32)).to(
+            self.device
         )
 
 
-def batch_of(links: Links, device: torch.device) -> LinkBatch:
+def batch_of(links: Links, device: torch.device, often_E: Tensor | None = None) -> LinkBatch:
     """Questions as tensors on a device."""
-    columns = (
-        links.entity_P,
-        links.directed_P,
-        links.answers.counts,
-        links.answers.owners,
-        np.asarray(links.answers.entities, np.int64),
+
+    def tensor(column: Ints) -> Tensor:
+        return torch.from_numpy(column).to(device)
+
+    return LinkBatch(
+        tensor(links.entity_P),
+        tensor(links.directed_P),
+        tensor(links.answers.counts),
+        tensor(links.answers.owners),
+        tensor(np.asarray(links.answers.entities, np.int64)),
+        often_E,
     )
-    return LinkBatch(*(torch.from_numpy(column).to(device) for column in columns))

@@ -10,12 +10,16 @@ from torch import Tensor, nn
 
 from clmpt.errors import DataError
 from clmpt.predictors.predictor import CALIBRATION
+from clmpt.predictors.sampled_softmax import RowAdagrad
 
+# What an optimizer keeps for each number of a table, and for each row.
 _SLOTS: dict[type[torch.optim.Optimizer], tuple[str, ...]] = {
     torch.optim.Adagrad: ("sum",),
     torch.optim.Adam: ("exp_avg", "exp_avg_sq"),
     torch.optim.AdamW: ("exp_avg", "exp_avg_sq"),
+    RowAdagrad: (),
 }
+_ROW_SLOTS: dict[type[torch.optim.Optimizer], tuple[str, ...]] = {RowAdagrad: ("row_sum",)}
 _LARGEST = 1e6
 _FIXED = ("inverse_R", CALIBRATION)
 
@@ -59,6 +63,8 @@ def restore_training(
         expected[f"optimizer.{number}.step"] = torch.Size([])
         for slot in _SLOTS[type(optimizer)]:
             expected[f"optimizer.{number}.{slot}"] = table.shape
+        for slot in _ROW_SLOTS.get(type(optimizer), ()):
+            expected[f"optimizer.{number}.{slot}"] = table.shape[:1]
     if {name: tensor.shape for name, tensor in state.items()} != expected:
         raise other_training()
     slots: dict[int, dict[str, Tensor]] = {}
