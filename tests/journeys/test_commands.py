@@ -77,7 +77,7 @@ def test_draw_translate_export(
     picture = tmp_path / "query.svg"
     assert main(["draw", "pni", "--svg", str(picture)]) == 0
     assert picture.read_text().startswith("<svg")
-    assert main(["draw", "pni", "--svg", str(picture)]) == 2, "it must not overwrite the picture"
+    assert main(["draw", "2i", "--svg", str(picture)]) == 2, "it must not overwrite the picture"
     capsys.readouterr()
     assert main(["translate", QUESTION, "--to", "sparql"]) == 0
     assert capsys.readouterr().out.startswith("SELECT DISTINCT ?who WHERE {")
