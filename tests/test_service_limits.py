@@ -17,6 +17,7 @@ import pytest
 
 from clmpt.cli.main import main
 from clmpt.graph.knowledge_graph import KnowledgeGraph
+from clmpt.service.running import listening_socket
 from service_process import RunningService, running_service
 
 
@@ -30,6 +31,15 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningService]:
     hub(10).save(folder / "hub")
     with running_service(folder, str(folder / "hub")) as service:
         yield service
+
+
+def test_no_packet_waits_for_an_acknowledgement() -> None:
+    """Small answers would take 40 ms otherwise, by Nagle's algorithm and delayed acknowledgements."""
+    with listening_socket("127.0.0.1", 0) as server:
+        with socket.create_connection(server.getsockname()):
+            accepted, _ = server.accept()
+            with accepted:
+                assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
 
 
 def test_nothing_may_run_in_the_page_but_its_own_script(small: RunningService) -> None:

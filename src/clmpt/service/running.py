@@ -66,7 +66,7 @@ def serve(
     """Serves until it is stopped by a signal; what is under way is finished first."""
     sys.setswitchinterval(_SWITCH)
     board = Switchboard(settings)  # also if workers open their own: here errors are told clearly
-    listening = _listening(host, port)
+    listening = listening_socket(host, port)
     os.environ[SETTINGS] = settings.as_text()
     common = {
         "http": TimelyProtocol,
@@ -95,7 +95,7 @@ def serve(
         Multiprocess(config, sockets=[listening]).run()
 
 
-def _listening(host: str, port: int) -> socket.socket:
+def listening_socket(host: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         found = socket.create_server((host, port), family=family, backlog=2048)
@@ -104,5 +104,8 @@ def _listening(host: str, port: int) -> socket.socket:
             f"Port {port} of '{host}' cannot be listened on: {error.strerror or error}. "
             "Choose another with --port or --host."
         ) from None
+    # asyncio does this for sockets that say they are TCP, which create_server's do not: without it
+    # an answer's last packet waits 40 ms for the client's acknowledgement.
+    found.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     found.set_inheritable(True)
     return found
