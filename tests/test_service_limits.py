@@ -34,12 +34,13 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningService]:
 
 
 def test_no_packet_waits_for_an_acknowledgement() -> None:
-    """Small answers would take 40 ms otherwise, by Nagle's algorithm and delayed acknowledgements."""
-    with listening_socket("127.0.0.1", 0) as server:
-        with socket.create_connection(server.getsockname()):
-            accepted, _ = server.accept()
-            with accepted:
-                assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+    """Small answers would take 40 ms otherwise, by Nagle's algorithm and its like."""
+    with (
+        listening_socket("127.0.0.1", 0) as server,
+        socket.create_connection(server.getsockname()),
+        server.accept()[0] as accepted,
+    ):
+        assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
 
 
 def test_nothing_may_run_in_the_page_but_its_own_script(small: RunningService) -> None:

@@ -119,6 +119,10 @@ class AlreadyFinished(DataError):
     """A run that was asked for again; there is nothing left to do."""
 
 
+class PeerFailed(ClmptError):
+    """Another process of the same run failed, and has said why."""
+
+
 class UnsafePickle(DataError):
     """A pickle of anything but plain containers, numbers and text."""
 

@@ -13,6 +13,7 @@ from importlib import import_module
 from io import TextIOWrapper
 
 from clmpt.cli.command_line import parse_arguments
+from clmpt.cli.together import launch, together, wants_more
 from clmpt.compute.processors import available_processors, let_threads_sleep
 from clmpt.errors import ClmptError
 
@@ -28,8 +29,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 errors="replace"
             )  # a terminal that lacks a character still shows the rest
     try:
-        options = parse_arguments(sys.argv[1:] if arguments is None else arguments)
-        with _terminable():
+        words = sys.argv[1:] if arguments is None else arguments
+        options = parse_arguments(words)
+        if wants_more(options):
+            return launch(words, options.processes)
+        with _terminable(), together(options):
             return int(_command(options.run)(options) or 0)
     except ClmptError as error:
         return _refused(str(error))

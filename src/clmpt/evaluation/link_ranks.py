@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import torch
 
+from clmpt.compute import distributed
 from clmpt.compute.chunks import SCORES_AT_ONCE, rows_at_once
 from clmpt.errors import DataError
 from clmpt.evaluation.ranks import Figures, Floats, figures, filtered_ranks
@@ -52,5 +53,6 @@ def evaluate_links(
     links = links_of(graph, split)
     if not len(links):
         raise DataError(f"The split '{split}' has no facts to evaluate on.")
-    known = known_answers(graph, links)
-    return figures(link_ranks(predictor, links, known, progress, scores_at_once))
+    own = links.take(np.arange(len(links))[distributed.share(len(links))])
+    ranks = link_ranks(predictor, own, known_answers(graph, own), progress, scores_at_once)
+    return figures(distributed.gathered(ranks))

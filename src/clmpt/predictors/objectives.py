@@ -190,7 +190,7 @@ class _GroupedCrossEntropy(torch.autograd.Function):
             (), dtype=torch.float64 if projected_BD.is_cpu else torch.float32
         )
         grad_projected_BD = torch.empty_like(projected_BD)
-        grad_entities_ED = torch.empty(0)
+        grad_entities_ED = torch.empty(0) if len(projected_BD) else torch.zeros_like(entities_ED)
         ends_B = batch.count_B.cumsum(0)
         step = rows_at_once(len(entities_ED), scores_at_once)
         for start in range(0, len(projected_BD), step):

@@ -54,16 +54,16 @@ def sampled_softmax_loss(
     regularisation: float,
     facts: float,
 ) -> Tensor:
-    """As `softmax_loss`, against the batch's answers and the negatives instead of all entities."""
-    assert batch.often_E is not None
+    """As `softmax_loss`, against the step's answers and the negatives instead of all entities."""
+    assert batch.sample is not None
     entities = len(predictor.entities_ED)
-    candidate_C = torch.unique(torch.cat([batch.answer_T, negative_K]))
-    row_U = torch.unique(torch.cat([batch.entity_B, candidate_C]))
+    candidate_C = torch.unique(torch.cat([batch.sample.answer_S, negative_K]))
+    row_U = torch.unique(torch.cat([batch.sample.head_S, candidate_C]))
     rows_UD = functional.embedding(row_U, predictor.entities_ED, sparse=True)
     head_BD = rows_UD[torch.searchsorted(row_U, batch.entity_B)]
     candidate_CD = rows_UD[torch.searchsorted(row_U, candidate_C)]
     relation_BD = predictor.directed(batch.directed_B)
-    expected_C = len(negative_K) / entities + batch.often_E[candidate_C]
+    expected_C = len(negative_K) / entities + batch.sample.often_E[candidate_C]
     scores_BC = predictor.project(head_BD, relation_BD) @ candidate_CD.T - expected_C.log()
     at_T = torch.searchsorted(candidate_C, batch.answer_T)
     loss: Tensor = (batch.count_B * scores_BC.logsumexp(1)).sum()
@@ -121,5 +121,5 @@ class RowAdagrad(torch.optim.Optimizer):
         gradient = gradient.coalesce()
         row_U, slope_UD = gradient.indices()[0], gradient.values()
         sum_U = sum_N[row_U] + slope_UD.square().mean(1)
-        sum_N[row_U] = sum_U
+        sum_N[row_U] = sum_U.to(sum_N.dtype)
         table.index_add_(0, row_U, (slope_UD / (sum_U.sqrt() + least)[:, None]), alpha=-rate)

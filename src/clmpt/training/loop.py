@@ -15,6 +15,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
+from clmpt.compute import distributed
 from clmpt.compute.devices import forget_peak_memory, peak_memory
 from clmpt.compute.threads import threads_for, torch_threads
 from clmpt.errors import DataError, TrainingError
@@ -103,7 +104,8 @@ def follow(run: RunFolder, learner: Learner, course: Course) -> Generator[Traini
     loop = _Loop(run, learner, course)
     forget_peak_memory(course.device)
     threads = min(torch.get_num_threads(), threads_for(learner.products_per_step or math.inf))
-    with run.alone(), torch_threads(threads), _deferred_signals() as stop_requested:
+    alone = distributed.held_by_one(run.alone())
+    with alone, torch_threads(threads), _deferred_signals() as stop_requested:
         loop.restore()
         while loop.has_next:
             now = loop.step()
@@ -112,7 +114,7 @@ def follow(run: RunFolder, learner: Learner, course: Course) -> Generator[Traini
             except GeneratorExit:
                 loop.save()
                 raise
-            if stop_requested():
+            if distributed.any_of(stop_requested()):
                 loop.save()
                 return
         if not learner.steps:
@@ -181,8 +183,10 @@ class _Loop:
             raise _diverged(f"The weights had diverged by epoch {epoch}", self.run.path)
         if due and tally.worse == 0:
             tally.best_epoch = epoch
-            course.keep({"epoch": epoch, "valid": valid.plain if valid else None})
-        self.run.log(
+            distributed.by_one(course.keep)(
+                {"epoch": epoch, "valid": valid.plain if valid else None}
+            )
+        distributed.by_one(self.run.log)(
             epoch=epoch,
             step=done,
             loss=loss,
@@ -196,12 +200,13 @@ class _Loop:
         tally = self.tally
         tally.seconds = time.perf_counter() - self.started
         tally.memory = max(tally.memory, peak_memory(self.course.device))
-        save_state(self.run, self.learner.state(), asdict(tally))
+        distributed.by_one(save_state)(self.run, self.learner.state(), asdict(tally))
         self.saved = time.perf_counter()
 
     def finish(self) -> None:
         self.tally.memory = max(self.tally.memory, peak_memory(self.course.device))
-        self.run.finish(asdict(self.tally))
+        distributed.by_one(self.run.finish)(asdict(self.tally))
+        distributed.wait_for_all()
 
 
 def _plain_number(value: float) -> float:

@@ -14,9 +14,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from clmpt.compute import distributed
 from clmpt.errors import TrainingError
 from clmpt.graph.edges import Ints
-from clmpt.predictors.link_batch import LinkBatch
+from clmpt.predictors.link_batch import LinkBatch, StepSample
 from clmpt.predictors.objectives import objective_of
 from clmpt.predictors.predictor import EmbeddingPredictor
 from clmpt.queries.links import Links
@@ -73,11 +74,12 @@ class Pretrainer:
             loss: Tensor = self._loss(batch, negative_K)
         self.optimizer.zero_grad(set_to_none=True)
         loss.backward()  # type: ignore[no-untyped-call]
+        distributed.sum_gradients(self.predictor.parameters())
         self.optimizer.step()
         self.steps_done += 1
         if self.result is not self.predictor:
             self._average()
-        return loss.detach()
+        return distributed.total(loss.detach())
 
     @torch.no_grad()
     def _average(self) -> None:
@@ -160,8 +162,18 @@ class Pretrainer:
             random = random_of(self.settings.seed, _ORDER, epoch)
             self._order_P = epoch, random.permutation(len(self.links))
         size = self.settings.batch
-        taken = self.links.take(self._order_P[1][within * size : (within + 1) * size])
-        return batch_of(taken, self.device, self.often_E)
+        whole = self.links.take(self._order_P[1][within * size : (within + 1) * size])
+        own = whole.take(np.arange(len(whole))[distributed.share(len(whole))])
+        return batch_of(own, self.device, self._sample(whole))
+
+    def _sample(self, whole: Links) -> StepSample | None:
+        if self.often_E is None:
+            return None
+        answers = np.asarray(whole.answers.entities, np.int64)
+        head_S, answer_S = (
+            torch.from_numpy(ids).to(self.device) for ids in (whole.entity_P, answers)
+        )
+        return StepSample(head_S, answer_S, self.often_E)
 
     def _often(self) -> Tensor:
         """How often each entity is an answer in a batch, on average."""
@@ -172,7 +184,7 @@ class Pretrainer:
         )
 
 
-def batch_of(links: Links, device: torch.device, often_E: Tensor | None = None) -> LinkBatch:
+def batch_of(links: Links, device: torch.device, sample: StepSample | None = None) -> LinkBatch:
     """Questions as tensors on a device."""
 
     def tensor(column: Ints) -> Tensor:
@@ -184,5 +196,5 @@ def batch_of(links: Links, device: torch.device, often_E: Tensor | None = None) 
         tensor(links.answers.counts),
         tensor(links.answers.owners),
         tensor(np.asarray(links.answers.entities, np.int64)),
-        often_E,
+        sample,
     )

@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from clmpt.compute import distributed
 from clmpt.compute.devices import find_device
 from clmpt.compute.tensor_files import checksum
 from clmpt.errors import DataError
@@ -74,7 +75,10 @@ def pretrain(
     identity |= {"train_split": facts, "graph": graph.identity}
     if start is not None:
         identity["start"] = checksum(start.predictor.parameters())
-    run = RunFolder.begin(Path(out), identity, source, StoredNames.of(graph).save)
+    distributed.agree(repr(identity), "the settings or the graph")
+    run = distributed.in_turn(
+        lambda: RunFolder.begin(Path(out), identity, source, StoredNames.of(graph).save)
+    )
 
     def validate() -> Validation:
         found = evaluate_links(learner.result, graph, "valid")
@@ -95,7 +99,8 @@ def pretrain(
         save_seconds,
     )
     yield from follow(run, learner, course)
-    _calibrate_stored(run.path, graph, settings)
+    distributed.by_one(_calibrate_stored)(run.path, graph, settings)
+    distributed.wait_for_all()
 
 
 def _calibrate_stored(folder: Path, graph: KnowledgeGraph, settings: Pretraining) -> None:

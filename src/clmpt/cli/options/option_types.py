@@ -92,6 +92,15 @@ def add_folder(
     parser.add_argument("folder", metavar="FOLDER", help=what)
 
 
+def add_processes(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--processes",
+        type=count,
+        metavar="N",
+        help="share the work out over N processes, by torchrun; the result is the same",
+    )
+
+
 def add_query(parser: argparse.ArgumentParser, nargs: str | None = None, more: str = "") -> None:
     summary = f"formula, SPARQL or BetaE tuple; - reads standard input{more}"
     parser.add_argument("query", metavar="QUERY", nargs=nargs, help=summary)

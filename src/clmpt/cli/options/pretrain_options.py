@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from clmpt.cli.options.option_types import AddCommand, add_folder, add_recipe, add_settings
+from clmpt.cli.options.option_types import (
+    AddCommand,
+    add_folder,
+    add_processes,
+    add_recipe,
+    add_settings,
+)
 from clmpt.settings import Pretraining
 
 
@@ -20,6 +26,7 @@ def predictor_options(command: AddCommand, reasoner: str | None) -> None:  # noq
         metavar="CHECKPOINT",
         help="a predictor to start from, matched by name: the graph may have grown",
     )
+    add_processes(train)
     add_recipe(train)
     add_settings(train, Pretraining)
 

@@ -1,0 +1,81 @@
+"""Commands in several processes: started by --processes, or by torchrun itself."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from clmpt.errors import SettingError
+
+_OPTION = "--processes"
+
+
+def is_launched() -> bool:
+    """Whether torchrun started this process among others; asked before torch is imported."""
+    return int(os.environ.get("WORLD_SIZE", "1")) > 1
+
+
+def wants_more(options: argparse.Namespace) -> bool:
+    """Whether the command is to be run by torchrun."""
+    return (vars(options).get("processes") or 1) > 1 and not is_launched()
+
+
+def launch(arguments: Sequence[str], processes: int) -> int:
+    """Runs the same command by torchrun, in several processes; the exit code of the first that
+    failed."""
+    from torch.distributed import run as torchrun
+    from torch.distributed.elastic.multiprocessing.api import SignalException
+    from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
+
+    logging.getLogger("torch.distributed").setLevel(logging.CRITICAL)  # we say what went wrong
+    words = ["--standalone", f"--nproc-per-node={processes}", "-m", "clmpt", *_without(arguments)]
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    try:
+        torchrun.run(torchrun.parse_args(words))  # type: ignore[no-untyped-call]
+    except ChildFailedError as failed:
+        _, failure = failed.get_first_failure()
+        if failure.exitcode < 0:
+            sys.stderr.write(
+                f"clmpt: process {failure.local_rank + 1} of {processes} was killed. "
+                "Run the same command again to resume.\n"
+            )
+        return failure.exitcode if failure.exitcode > 0 else 128 - failure.exitcode
+    except SignalException as stopped:
+        return 128 + int(stopped.sigval)
+    return 0
+
+
+def _without(arguments: Sequence[str]) -> list[str]:
+    """The arguments without --processes."""
+    found, skip = [], False
+    for word in arguments:
+        if skip or word == _OPTION:
+            skip = not skip
+        elif not word.startswith(f"{_OPTION}="):
+            found.append(word)
+    return found
+
+
+@contextmanager
+def together(options: argparse.Namespace) -> Iterator[None]:
+    """The command's place among the processes that torchrun started; one of them talks."""
+    if not is_launched():
+        yield
+        return
+    if "processes" not in vars(options):
+        raise SettingError(
+            "This command works in a single process. Start it without torchrun, or see which "
+            "commands have --processes."
+        )
+    from clmpt.compute import distributed
+
+    with distributed.joined():
+        if not distributed.is_shown():
+            quiet = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(quiet, 1)
+            os.dup2(quiet, 2)
+        yield

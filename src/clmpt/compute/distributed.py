@@ -1,0 +1,208 @@
+"""Several processes that work as one: the only module that speaks to torch.distributed.
+
+`torchrun` starts the processes, `begin` joins them. In a single process everything here is an
+identity, so callers need not know how many there are, nor which they are.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from datetime import timedelta
+from typing import Any, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+from torch import distributed as torch_distributed
+
+from clmpt.errors import AlreadyFinished, ClmptError, PeerFailed, SettingError
+
+T = TypeVar("T")
+_RANK, _PROCESSES = "RANK", "WORLD_SIZE"  # as torchrun sets them
+_CONNECTION = ("gloo", "NCCL", "onnection", "peer")
+_PATIENCE = timedelta(minutes=30)  # for the slowest of them, such as one that saves a large table
+
+
+class _Traffic:
+    """Bytes that this process has given to others, for measurements."""
+
+    sent: int = 0
+
+
+traffic = _Traffic()
+
+
+def is_launched() -> bool:
+    """Whether this is one of several processes that torchrun started."""
+    return int(os.environ.get(_PROCESSES, "1")) > 1
+
+
+@contextmanager
+def joined() -> Iterator[None]:
+    """The processes that torchrun started, working as one within the block."""
+    if not is_launched():
+        yield
+        return
+    backend = "nccl" if torch.cuda.is_available() else "gloo"
+    try:
+        torch_distributed.init_process_group(backend, timeout=_PATIENCE)
+    except (RuntimeError, ValueError) as error:
+        why = str(error).splitlines()[0]
+        raise SettingError(
+            f"The processes cannot reach each other ({why}). Start them with --processes N or with "
+            "torchrun, and see that its port is free."
+        ) from None
+    try:
+        yield
+    except RuntimeError as error:  # of the connection; each backend has its own words
+        if not any(word in str(error) for word in _CONNECTION):
+            raise
+        raise PeerFailed(
+            "Another process of this run has ended. Run the same command again to resume."
+        ) from None
+    finally:
+        torch_distributed.destroy_process_group()
+
+
+def _number() -> int:
+    return torch_distributed.get_rank() if _several() else 0
+
+
+def _several() -> bool:
+    return torch_distributed.is_available() and torch_distributed.is_initialized()
+
+
+def processes() -> int:
+    return torch_distributed.get_world_size() if _several() else 1
+
+
+def is_shown() -> bool:
+    """Whether this process tells the user how it goes; one of them does."""
+    return int(os.environ.get(_RANK, "0")) == 0
+
+
+# --- sharing work out -----------------------------------------------------------------------------
+
+
+def share(count: int) -> slice:
+    """Which of `count` things, in order, are this process's; shares differ by one at most.
+
+    >>> share(10)
+    slice(0, 10, None)
+    """
+    return _share(count, _number(), processes())
+
+
+def _share(count: int, number: int, of: int) -> slice:
+    """
+    >>> [_share(5, number, 3) for number in range(3)]
+    [slice(0, 1, None), slice(1, 3, None), slice(3, 5, None)]
+    """
+    return slice(number * count // of, (number + 1) * count // of)
+
+
+def total(value: Tensor) -> Tensor:
+    """The sum over all processes; each has the same."""
+    if _several():
+        value = value.clone()
+        _sum(value)
+    return value
+
+
+def gathered(own: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """The arrays of all processes, one after the other, in the order of their shares."""
+    if not _several():
+        return own
+    found: list[Any] = [None] * processes()
+    torch_distributed.all_gather_object(found, own)
+    traffic.sent += own.nbytes * (processes() - 1)
+    return np.concatenate(found)
+
+
+def sum_gradients(parameters: Iterable[Tensor]) -> None:
+    """Makes every process's gradients the sum of all. Sparse ones must have the same rows in each:
+    those of the whole step."""
+    if not _several():
+        return
+    for parameter in parameters:
+        if parameter.grad is None:
+            parameter.grad = torch.zeros_like(parameter)
+        gradient = parameter.grad
+        _sum(gradient._values() if gradient.is_sparse else gradient)
+
+
+def _sum(value: Tensor) -> None:
+    torch_distributed.all_reduce(value)
+    others = processes() - 1
+    traffic.sent += 2 * value.nbytes * others // processes()  # of a ring
+
+
+def any_of(flag: bool) -> bool:
+    """Whether it is so in any process."""
+    return bool(total(torch.tensor(float(flag)))) if _several() else flag
+
+
+# --- what only one may do -------------------------------------------------------------------------
+
+
+def by_one(work: Callable[..., Any]) -> Callable[..., None]:
+    """The work in one of the processes, nothing in the others: for what is written to files."""
+
+    def done(*words: Any, **named: Any) -> None:
+        if _number() == 0:
+            work(*words, **named)
+
+    return done
+
+
+@contextmanager
+def held_by_one(context: AbstractContextManager[Any]) -> Iterator[None]:
+    """A context that one of the processes enters, such as a lock."""
+    if _number():
+        yield
+        return
+    with context:
+        yield
+
+
+def in_turn(work: Callable[[], T]) -> T:
+    """The work, first in one process, then in the others, which find what it has made. If it fails
+    there, it fails everywhere."""
+    if not _several():
+        return work()
+    failed: list[Any] = [None]
+    if _number() == 0:
+        try:
+            found = work()
+        except ClmptError as error:
+            failed = [(isinstance(error, AlreadyFinished), str(error))]
+            torch_distributed.broadcast_object_list(failed, 0)
+            raise
+    torch_distributed.broadcast_object_list(failed, 0)
+    if failed[0] is not None:
+        finished, told = failed[0]
+        raise AlreadyFinished(told) if finished else PeerFailed(told)
+    if _number():
+        found = work()
+    torch_distributed.barrier()
+    return found
+
+
+def agree(value: str, what: str) -> None:
+    """Refuses to go on if processes were started with something different."""
+    if not _several():
+        return
+    found: list[Any] = [None] * processes()
+    torch_distributed.all_gather_object(found, value)
+    if len(set(found)) > 1:
+        raise SettingError(
+            f"The processes do not agree on {what}. Start all of them with the same command."
+        )
+
+
+def wait_for_all() -> None:
+    if _several():
+        torch_distributed.barrier()

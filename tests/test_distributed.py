@@ -1,0 +1,155 @@
+"""Several processes give what one gives: the same weights, the same figures, the same files."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from clmpt.cli.main import main
+from clmpt.compute import distributed
+from clmpt.errors import SettingError
+from clmpt.evaluation.link_ranks import evaluate_links
+from clmpt.predictors.predictor import fresh_predictor
+from clmpt.queries.links import links_of
+from clmpt.storage.run_folder import read_log
+from clmpt.training.pretrainer import Pretrainer
+from clmpt.training.runs import pretrain
+from several_processes import in_processes
+from test_pretraining import circle, settings
+
+KINDS = {
+    "full": {},
+    "sampled": {"candidates": 6},
+    "few": {"batch": 2},  # fewer questions in a step than processes
+    "relations": {"relation_weight": 0.5, "model": "distmult"},
+    "negatives": {"model": "rotate", "learning_rate": 0.01},
+}
+
+
+def weights(
+    chosen: dict[str, Any], steps: int = 12
+) -> tuple[list[float], list[np.ndarray[Any, Any]]]:
+    """The losses of some steps, and the tables after them."""
+    graph, table = circle(), settings(initial_scale=0.3, **chosen)
+    learner = Pretrainer(fresh_predictor(graph, table).double(), links_of(graph, "train"), table)
+    losses = [float(learner.step()) for _ in range(steps)]
+    return losses, [parameter.detach().numpy() for parameter in learner.result.parameters()]
+
+
+@pytest.mark.parametrize("number", [1, 2, 3, 4])
+@pytest.mark.parametrize("kind", KINDS)
+def test_any_number_of_processes_gives_the_same_weights(kind: str, number: int) -> None:
+    losses, tables = weights(KINDS[kind])
+    for their_losses, their_tables in in_processes(number, lambda: weights(KINDS[kind])):
+        assert their_losses == pytest.approx(losses, rel=1e-6)
+        for mine, theirs in zip(tables, their_tables, strict=True):
+            np.testing.assert_allclose(theirs, mine, rtol=1e-5, atol=1e-7)
+
+
+@pytest.mark.parametrize("number", [2, 3])
+def test_figures_of_several_processes_are_those_of_one(number: int) -> None:
+    graph = circle()
+    predictor = fresh_predictor(graph, settings(initial_scale=0.3))
+    one = evaluate_links(predictor, graph, "test")
+    assert in_processes(number, lambda: evaluate_links(predictor, graph, "test")) == [one] * number
+
+
+def test_a_run_of_several_processes_is_one_run(tmp_path: Path) -> None:
+    graph, chosen = circle(), settings()
+    list(pretrain(graph, chosen, tmp_path / "one"))
+    in_processes(3, lambda: len(list(pretrain(graph, chosen, tmp_path / "three"))))
+    records = [
+        [{**record, "seconds": 0} for record in read_log(tmp_path / name)]
+        for name in ("one", "three")
+    ]
+    assert [r["step"] for r in records[0]] == [r["step"] for r in records[1]]  # logged once
+    one, three = (load_file(tmp_path / name / "weights.safetensors") for name in ("one", "three"))
+    for name, tensor in one.items():
+        torch.testing.assert_close(three[name], tensor, rtol=1e-3, atol=1e-4)
+
+
+def test_shares_cover_everything_once() -> None:
+    def own() -> list[list[int]]:
+        return [list(range(count)[distributed.share(count)]) for count in (0, 1, 2, 7, 100)]
+
+    shares = in_processes(3, own)
+    for number, count in enumerate((0, 1, 2, 7, 100)):
+        together = [one for share in shares for one in share[number]]
+        assert together == list(range(count))
+        sizes = [len(share[number]) for share in shares]
+        assert max(sizes) - min(sizes) <= 1
+
+
+def test_processes_that_disagree_are_refused(tmp_path: Path) -> None:
+    def differs() -> str:
+        seed = 0 if distributed.is_shown() else 1
+        with pytest.raises(SettingError, match="do not agree") as refusal:
+            list(pretrain(circle(), settings(seed=seed), tmp_path / "run"))
+        return str(refusal.value)
+
+    assert len(set(in_processes(2, differs))) == 1
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_failure_before_the_first_step_is_everyones(tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "mine").touch()
+
+    def refused() -> bool:
+        with pytest.raises(Exception, match="run"):
+            list(pretrain(circle(), settings(), tmp_path / "run"))
+        return True
+
+    assert in_processes(2, refused) == [True, True]
+
+
+# --- commands -------------------------------------------------------------------------------------
+
+
+def words(tmp_path: Path, out: str, *more: str) -> list[str]:
+    chosen = ["--rank", "8", "--batch", "16", "--epochs", "4", "--device", "cpu"]
+    return ["pretrain", str(tmp_path / "graph"), "--out", str(tmp_path / out), *chosen, *more]
+
+
+def test_the_command_starts_its_processes_and_resumes_after_a_kill(tmp_path: Path) -> None:
+    circle().save(tmp_path / "graph")
+    command = [sys.executable, "-m", "clmpt"]
+    long = words(tmp_path, "two", "--epochs", "4000", "--patience", "4000", "--processes", "2")
+    running = subprocess.Popen([*command, *long], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    log = tmp_path / "two" / "log.jsonl"
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline and not (log.exists() and log.stat().st_size):
+        time.sleep(0.05)
+    listed = subprocess.run(
+        ["pgrep", "-f", f"clmpt pretrain.*{tmp_path}"], capture_output=True, text=True, check=False
+    )
+    own = [int(line) for line in listed.stdout.split() if int(line) != running.pid]
+    assert len(own) == 2
+    subprocess.run(["kill", "-9", str(own[1])], check=True)
+    _, told = running.communicate(timeout=60)
+    assert running.returncode not in (0, None)
+    assert b"Traceback" not in told
+    assert b"was killed. Run the same command again" in told
+    again = subprocess.Popen([*command, *long], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    time.sleep(8)
+    again.send_signal(signal.SIGTERM)
+    again.communicate(timeout=60)
+    assert (tmp_path / "two" / "state.safetensors").exists()
+
+
+def test_other_commands_are_not_started_by_torchrun(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    circle().save(tmp_path / "graph")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    assert main(["info", str(tmp_path / "graph")]) == 2
+    assert "works in a single process" in capsys.readouterr().err
