@@ -50,7 +50,7 @@ def main() -> None:
     options = parser.parse_args()
     if distributed.is_launched():
         torch.set_num_threads(1)
-        with distributed.joined():
+        with distributed.joined_processes():
             measure(options)
         return
     print(f"{'loss':14} {'processes':>9} {'ms a step':>11} {'MB sent each':>14}", flush=True)

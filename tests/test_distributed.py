@@ -79,7 +79,7 @@ def test_a_run_of_several_processes_is_one_run(tmp_path: Path) -> None:
 
 def test_shares_cover_everything_once() -> None:
     def own() -> list[list[int]]:
-        return [list(range(count)[distributed.share(count)]) for count in (0, 1, 2, 7, 100)]
+        return [list(range(count)[distributed.own_share(count)]) for count in (0, 1, 2, 7, 100)]
 
     shares = in_processes(3, own)
     for number, count in enumerate((0, 1, 2, 7, 100)):

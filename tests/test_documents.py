@@ -140,7 +140,7 @@ def check_block(kind: str, block: str) -> None:
         elif words[:1] == ["python"]:
             assert (ROOT / words[1]).exists(), line
         else:
-            assert words[:1] in ([], ["pip"], ["uv"], ["curl"]), line
+            assert words[:1] in ([], ["pip"], ["uv"], ["curl"], ["schemathesis"]), line
 
 
 @pytest.mark.parametrize("document", WITH_BLOCKS, ids=name_of)

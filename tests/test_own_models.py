@@ -124,7 +124,12 @@ def test_fit_skips_the_predictor_if_the_model_needs_none(tmp_path: Path) -> None
     model = clmpt.fit(
         valid_graph(), tmp_path / "m", tables, lambda now: seen.append(now.stage), "cpu"
     )
-    assert list(dict.fromkeys(seen)) == ["training queries", "test queries", "measuring"]
+    assert list(dict.fromkeys(seen)) == [
+        "training queries",
+        "test queries",
+        "measuring",
+        "checking probabilities",
+    ]
     assert model.reasoner.name == "Known"
     assert not (tmp_path / "m" / "predictor").exists()
 

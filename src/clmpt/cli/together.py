@@ -14,14 +14,14 @@ from clmpt.errors import SettingError
 _OPTION = "--processes"
 
 
-def is_launched() -> bool:
+def _is_launched() -> bool:
     """Whether torchrun started this process among others; asked before torch is imported."""
     return int(os.environ.get("WORLD_SIZE", "1")) > 1
 
 
 def wants_more(options: argparse.Namespace) -> bool:
     """Whether the command is to be run by torchrun."""
-    return (vars(options).get("processes") or 1) > 1 and not is_launched()
+    return (vars(options).get("processes") or 1) > 1 and not _is_launched()
 
 
 def launch(arguments: Sequence[str], processes: int) -> int:
@@ -63,7 +63,7 @@ def _without(arguments: Sequence[str]) -> list[str]:
 @contextmanager
 def together(options: argparse.Namespace) -> Iterator[None]:
     """The command's place among the processes that torchrun started; one of them talks."""
-    if not is_launched():
+    if not _is_launched():
         yield
         return
     if "processes" not in vars(options):
@@ -73,7 +73,7 @@ def together(options: argparse.Namespace) -> Iterator[None]:
         )
     from clmpt.compute import distributed
 
-    with distributed.joined():
+    with distributed.joined_processes():
         if not distributed.is_shown():
             quiet = os.open(os.devnull, os.O_WRONLY)
             os.dup2(quiet, 1)

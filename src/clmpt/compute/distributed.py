@@ -1,7 +1,7 @@
 """Several processes that work as one: the only module that speaks to torch.distributed.
 
-`torchrun` starts the processes, `begin` joins them. In a single process everything here is an
-identity, so callers need not know how many there are, nor which they are.
+`torchrun` starts the processes, `joined_processes` connects them. In a single process everything
+here is an identity, so callers need not know how many there are, nor which they are.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def is_launched() -> bool:
 
 
 @contextmanager
-def joined() -> Iterator[None]:
+def joined_processes() -> Iterator[None]:
     """The processes that torchrun started, working as one within the block."""
     if not is_launched():
         yield
@@ -87,10 +87,10 @@ def is_shown() -> bool:
 # --- sharing work out -----------------------------------------------------------------------------
 
 
-def share(count: int) -> slice:
+def own_share(count: int) -> slice:
     """Which of `count` things, in order, are this process's; shares differ by one at most.
 
-    >>> share(10)
+    >>> own_share(10)
     slice(0, 10, None)
     """
     return _share(count, _number(), processes())

@@ -53,6 +53,6 @@ def evaluate_links(
     links = links_of(graph, split)
     if not len(links):
         raise DataError(f"The split '{split}' has no facts to evaluate on.")
-    own = links.take(np.arange(len(links))[distributed.share(len(links))])
+    own = links.take(np.arange(len(links))[distributed.own_share(len(links))])
     ranks = link_ranks(predictor, own, known_answers(graph, own), progress, scores_at_once)
     return figures(distributed.gathered(ranks))

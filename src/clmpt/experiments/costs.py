@@ -13,7 +13,7 @@ from clmpt.compute.processors import available_processors
 from clmpt.compute.threads import torch_threads
 from clmpt.graph.knowledge_graph import KnowledgeGraph
 from clmpt.graph.splits import train_split
-from clmpt.predictors.objectives import OBJECTIVES
+from clmpt.predictors.objectives import SAMPLED, objective_of
 from clmpt.queries.links import links_of
 from clmpt.reasoners.model import Cost, GradientModel
 from clmpt.registry import PREDICTORS, REASONERS
@@ -74,13 +74,17 @@ def pretraining_work(graph: KnowledgeGraph, settings: Pretraining) -> Work:
     questions, size = len(links_of(graph, train_split(graph))), len(graph.entities)
     steps = settings.epochs * math.ceil(questions / settings.batch)
     width = predictor_width(settings)
-    scored = OBJECTIVES[PREDICTORS.find(settings.model).objective].scored(settings, size)
+    kind = PREDICTORS.find(settings.model).objective
+    scored = objective_of(kind, settings).scored(settings, size)
     table = 4 * size * width
+    is_sampled = settings.candidates and kind in SAMPLED
+    touched = 4 * (scored + settings.batch) * width if is_sampled else table
+    copies = 2 if is_sampled else 5  # gradients, sums and averages are of rows, or of the table
     return Work(
         6 * settings.epochs * questions * scored * width,
-        12 * table * steps,
+        12 * touched * steps,
         _A_STEP * steps,
-        _START + 5 * table + 3 * 4 * settings.batch * scored,
+        _START + copies * table + 3 * 4 * settings.batch * scored,
     )
 
 

@@ -163,7 +163,7 @@ class Pretrainer:
             self._order_P = epoch, random.permutation(len(self.links))
         size = self.settings.batch
         whole = self.links.take(self._order_P[1][within * size : (within + 1) * size])
-        own = whole.take(np.arange(len(whole))[distributed.share(len(whole))])
+        own = whole.take(np.arange(len(whole))[distributed.own_share(len(whole))])
         return batch_of(own, self.device, self._sample(whole))
 
     def _sample(self, whole: Links) -> StepSample | None:

@@ -75,10 +75,7 @@ def pretrain(
     identity |= {"train_split": facts, "graph": graph.identity}
     if start is not None:
         identity["start"] = checksum(start.predictor.parameters())
-    distributed.agree(repr(identity), "the settings or the graph")
-    run = distributed.in_turn(
-        lambda: RunFolder.begin(Path(out), identity, source, StoredNames.of(graph).save)
-    )
+    run = _begun_together(Path(out), identity, source, StoredNames.of(graph).save)
 
     def validate() -> Validation:
         found = evaluate_links(learner.result, graph, "valid")
@@ -101,6 +98,14 @@ def pretrain(
     yield from follow(run, learner, course)
     distributed.by_one(_calibrate_stored)(run.path, graph, settings)
     distributed.wait_for_all()
+
+
+def _begun_together(
+    out: Path, identity: dict[str, Any], source: str, fill: Callable[[Path], None]
+) -> RunFolder:
+    """The run's folder, which one of the processes makes."""
+    distributed.agree(repr(identity), "the settings or the graph")
+    return distributed.in_turn(lambda: RunFolder.begin(out, identity, source, fill))
 
 
 def _calibrate_stored(folder: Path, graph: KnowledgeGraph, settings: Pretraining) -> None:
