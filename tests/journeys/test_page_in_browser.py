@@ -90,6 +90,14 @@ def test_a_question_is_written_with_completion(page: Visit) -> None:
     expect(answers.locator(".answer.known .badge").first).to_have_text("known")
 
 
+def test_names_offered_for_an_earlier_text_are_not_taken(page: Visit) -> None:
+    completing(page)
+    page.page.fill("#question", "?x : borders(?x, Spain)")  # as when it is pasted
+    page.page.press("#question", "Enter")
+    page.page.wait_for_selector("#results[aria-busy=false] button.answer", timeout=30_000)
+    expect(page.page.locator("#question")).to_have_value("?x : borders(?x, Spain)")
+
+
 def test_a_question_is_built_by_clicks_and_is_the_same_question_as_text(page: Visit) -> None:
     built(page)
     page.page.click("#go")

@@ -21,7 +21,9 @@ export class Editor {
     this.field.addEventListener("blur", () => this.list.hide());
     this.field.addEventListener("click", () => this.list.hide());
     this.field.addEventListener("keydown", (event) => {
-      if (event.isComposing || this.list.key(event)) return;
+      if (event.isComposing) return;
+      if (this.outdated && event.key === "Enter") this.list.hide(); // it is of an earlier text
+      if (this.list.key(event)) return;
       if (event.key === "Enter" && !event.shiftKey) {
         event.preventDefault();
         ask();
@@ -67,6 +69,7 @@ export class Editor {
 
   #written() {
     this.error = null;
+    this.outdated = true;
     this.#paint();
     this.changed(this.text);
     this.#completeSoon();
@@ -98,6 +101,7 @@ export class Editor {
     const found = place.kind === "variable" ? this.#variables(place) : await this.#names(place);
     if (!found || document.activeElement !== this.field) return;
     this.place = place;
+    this.outdated = false;
     const exact = found.some((one) => one.label.toLowerCase() === place.text.toLowerCase());
     this.list.show(found, !exact);
     if (found.length) tell(`${found.length} names; arrow keys choose, Enter takes one.`);
