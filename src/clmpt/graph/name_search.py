@@ -70,7 +70,9 @@ class NameSearch:
             ]
         else:
             table = self.tables[0]
-            numbers = table.starting_with(text[:2], _SIMILAR)
+            numbers = table.starting_with(
+                text[:_LEAST], _SIMILAR // 4
+            )  # each is read from its file
             near = [(table[number][:size], number) for number in numbers]
         choices = [choice for choice, _ in near]
         found = process.extract(wanted, choices, scorer=fuzz.ratio, limit=limit, score_cutoff=70)
