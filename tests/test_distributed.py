@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -75,6 +76,24 @@ def test_a_run_of_several_processes_is_one_run(tmp_path: Path) -> None:
     one, three = (load_file(tmp_path / name / "weights.safetensors") for name in ("one", "three"))
     for name, tensor in one.items():
         torch.testing.assert_close(three[name], tensor, rtol=1e-3, atol=1e-4)
+
+
+def test_a_run_resumes_with_another_number_of_processes(tmp_path: Path) -> None:
+    graph, chosen = circle(), settings()
+    list(pretrain(graph, chosen, tmp_path / "one"))
+
+    def begin() -> int:
+        run = pretrain(graph, chosen, tmp_path / "other")
+        steps = len(list(islice(run, 5)))
+        run.close()
+        return steps
+
+    assert in_processes(3, begin) == [5, 5, 5]
+    rest = list(pretrain(graph, chosen, tmp_path / "other"))
+    assert rest[0].step == 6
+    one, other = (load_file(tmp_path / name / "weights.safetensors") for name in ("one", "other"))
+    for name, tensor in one.items():
+        torch.testing.assert_close(other[name], tensor, rtol=1e-3, atol=1e-4)
 
 
 def test_shares_cover_everything_once() -> None:

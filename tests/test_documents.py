@@ -28,6 +28,7 @@ from clmpt.world import FACTS
 from stand_ins import make_stand_ins
 
 ROOT = Path(__file__).parents[1]
+OTHER_PROGRAMS = ("pip", "uv", "curl", "schemathesis", "torchrun")
 WITH_BLOCKS = [
     ROOT / "README.md",
     *sorted((ROOT / "docs").glob("*.md")),
@@ -140,7 +141,9 @@ def check_block(kind: str, block: str) -> None:
         elif words[:1] == ["python"]:
             assert (ROOT / words[1]).exists(), line
         else:
-            assert words[:1] in ([], ["pip"], ["uv"], ["curl"], ["schemathesis"]), line
+            assert words[:1] in ([], ["pip"], ["uv"], ["curl"], ["schemathesis"], ["torchrun"]), (
+                line
+            )
 
 
 @pytest.mark.parametrize("document", WITH_BLOCKS, ids=name_of)

@@ -57,6 +57,7 @@ def joined_processes() -> Iterator[None]:
         ) from None
     try:
         yield
+        wait_for_all()  # so that none is gone while another still listens to it
     except RuntimeError as error:  # of the connection; each backend has its own words
         if not any(word in str(error) for word in _CONNECTION):
             raise
@@ -169,8 +170,8 @@ def held_by_one(context: AbstractContextManager[Any]) -> Iterator[None]:
 
 
 def in_turn(work: Callable[[], T]) -> T:
-    """The work, first in one process, then in the others, which find what it has made. If it fails
-    there, it fails everywhere."""
+    """The work in one process after the other; the first makes something, and the others find it. If
+    it fails there, it fails everywhere."""
     if not _several():
         return work()
     failed: list[Any] = [None]
@@ -185,9 +186,10 @@ def in_turn(work: Callable[[], T]) -> T:
     if failed[0] is not None:
         finished, told = failed[0]
         raise AlreadyFinished(told) if finished else PeerFailed(told)
-    if _number():
-        found = work()
-    torch_distributed.barrier()
+    for turn in range(1, processes()):  # one by one: the work may take a lock
+        if turn == _number():
+            found = work()
+        torch_distributed.barrier()
     return found
 
 

@@ -70,9 +70,7 @@ class NameSearch:
             ]
         else:
             table = self.tables[0]
-            numbers = table.starting_with(
-                text[:_LEAST], _SIMILAR // 4
-            )  # each is read from its file
+            numbers = table.starting_with(text[:_LEAST], _SIMILAR // 4)  # slower to read
             near = [(table[number][:size], number) for number in numbers]
         choices = [choice for choice, _ in near]
         found = process.extract(wanted, choices, scorer=fuzz.ratio, limit=limit, score_cutoff=70)
