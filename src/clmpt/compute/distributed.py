@@ -170,8 +170,8 @@ def held_by_one(context: AbstractContextManager[Any]) -> Iterator[None]:
 
 
 def in_turn(work: Callable[[], T]) -> T:
-    """The work in one process after the other; the first makes something, and the others find it. If
-    it fails there, it fails everywhere."""
+    """The work in one process after the other: the first makes something, the others find it. If it
+    fails there, it fails everywhere."""
     if not _several():
         return work()
     failed: list[Any] = [None]
