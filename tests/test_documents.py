@@ -141,9 +141,7 @@ def check_block(kind: str, block: str) -> None:
         elif words[:1] == ["python"]:
             assert (ROOT / words[1]).exists(), line
         else:
-            assert words[:1] in ([], ["pip"], ["uv"], ["curl"], ["schemathesis"], ["torchrun"]), (
-                line
-            )
+            assert not words or words[0] in OTHER_PROGRAMS, line
 
 
 @pytest.mark.parametrize("document", WITH_BLOCKS, ids=name_of)
