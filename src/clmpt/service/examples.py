@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from clmpt.budget import Budget
 from clmpt.errors import ClmptError
 from clmpt.graph.knowledge_graph import KnowledgeGraph
 from clmpt.graph.splits import train_split
@@ -20,6 +21,7 @@ _TEMPLATES = (
     "?x : $r1(?y, ?x) & $r2(?y, $e1) & !$r3(?y, $e2)",
 )
 _TRIES = 32  # of a template; the best one is taken
+_SECONDS = 2.0  # for a template
 _MOST = 100  # answers
 _WANTED = 5  # answers: enough to look at, and few enough to check
 _LETTERS = 40  # as many count like one answer too many
@@ -34,8 +36,9 @@ def example_questions(graph: KnowledgeGraph, seed: int = 1) -> list[str]:
         for text in _TEMPLATES if graph.view(split).index.triples else ():
             template, known = parse(text), Protocol((split,), (split,), _MOST)
             try:
-                group = sampler.sample(template, known, _TRIES, seed)
-            except ClmptError:  # this graph has no such question
+                with Budget(seconds=_SECONDS):
+                    group = sampler.sample(template, known, _TRIES, seed)
+            except ClmptError:  # this graph has no such question, or none that is quickly found
                 continue
             rows, inverse_from = (
                 zip(group.entities, group.relations, strict=True),

@@ -60,6 +60,16 @@ class TimelyProtocol(H11Protocol):
             self.transport.close()
 
 
+class Workers(Multiprocess):
+    """Notices the death of a worker at once, also of one that is just being asked whether it lives:
+    uvicorn holds the worker's end of their connection too, and would wait for its answer."""
+
+    def keep_subprocess_alive(self) -> None:
+        for worker in self.processes:
+            worker.child_conn.close()
+        super().keep_subprocess_alive()
+
+
 def serve(
     settings: ServiceSettings, host: str, port: int, workers: int, ready: Callable[[], object]
 ) -> None:
@@ -92,7 +102,7 @@ def serve(
             **common,  # type: ignore[arg-type]
         )
         ready()
-        Multiprocess(config, sockets=[listening]).run()
+        Workers(config, sockets=[listening]).run()
 
 
 def listening_socket(host: str, port: int) -> socket.socket:

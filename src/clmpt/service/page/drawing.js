@@ -13,14 +13,21 @@ export function drawGraph(nodes, edges, root, { vertical = false, choose = null,
   const boxes = new Map(nodes.map((node) => [node.id, boxOf(node)]));
   const layers = layersFrom(root, [...boxes.keys()], edges);
   place(layers, boxes, edges, vertical);
-  const [width, height] = shift([...boxes.values()]);
-  const lines = edges.map((edge, at) => line(edge, boxes, bend(edges, at), vertical));
+  const lines = () => edges.map((edge, at) => line(edge, boxes, bend(edges, at), vertical));
+  return picture(boxes, lines, title, choose);
+}
+
+// Boxes that have their places, and the lines between them, which are made once these are final.
+function picture(boxes, makeLines, title, choose) {
+  const all = [...boxes.values()];
+  const [width, height] = shift(all);
+  const lines = makeLines();
   return s(
     "svg",
     { viewBox: `0 0 ${width} ${height}`, width, height, class: "graph", role: "group", "aria-label": title },
     arrows(),
     lines.map((one) => one.path),
-    [...boxes.values()].map((box) => drawnBox(box, choose)),
+    all.map((box) => drawnBox(box, choose)),
     lines.map((one) => one.text),
   );
 }
@@ -209,16 +216,8 @@ export function drawStar(center, facts, choose, width) {
     [box.x, box.y] = [radius.x * Math.cos(angle), radius.y * Math.sin(angle)];
     boxes.set(box.id, box);
   });
-  const [drawnWidth, height] = shift([...boxes.values()]);
   // Texts stand near the outer ends, in turn a little nearer, so that they do not meet.
   const outer = (edge, number) => (edge.head === center.id ? 1 : -1) * (number % 2 ? 0.2 : 0.08) + 0.5;
-  const lines = edges.map((edge, number) => line(edge, boxes, bend(edges, number), false, outer(edge, number)));
-  return s(
-    "svg",
-    { viewBox: `0 0 ${drawnWidth} ${height}`, width: drawnWidth, height, class: "graph", role: "group", "aria-label": `Around ${center.label}` },
-    arrows(),
-    lines.map((one) => one.path),
-    [...boxes.values()].map((box) => drawnBox(box, choose)),
-    lines.map((one) => one.text),
-  );
+  const lines = () => edges.map((edge, number) => line(edge, boxes, bend(edges, number), false, outer(edge, number)));
+  return picture(boxes, lines, `Around ${center.label}`, choose);
 }
