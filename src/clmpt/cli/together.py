@@ -9,9 +9,8 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
+from clmpt.compute.processors import available_processors
 from clmpt.errors import SettingError
-
-_OPTION = "--processes"
 
 
 def _is_launched() -> bool:
@@ -32,8 +31,8 @@ def launch(arguments: Sequence[str], processes: int) -> int:
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
 
     logging.getLogger("torch.distributed").setLevel(logging.CRITICAL)  # we say what went wrong
-    words = ["--standalone", f"--nproc-per-node={processes}", "-m", "clmpt", *_without(arguments)]
-    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    words = ["--standalone", f"--nproc-per-node={processes}", "-m", "clmpt", *arguments]
+    os.environ["OMP_NUM_THREADS"] = str(max(1, available_processors() // processes))
     try:
         torchrun.run(torchrun.parse_args(words))  # type: ignore[no-untyped-call]
     except ChildFailedError as failed:
@@ -47,17 +46,6 @@ def launch(arguments: Sequence[str], processes: int) -> int:
     except SignalException as stopped:
         return 128 + int(stopped.sigval)
     return 0
-
-
-def _without(arguments: Sequence[str]) -> list[str]:
-    """The arguments without --processes."""
-    found, skip = [], False
-    for word in arguments:
-        if skip or word == _OPTION:
-            skip = not skip
-        elif not word.startswith(f"{_OPTION}="):
-            found.append(word)
-    return found
 
 
 @contextmanager

@@ -148,12 +148,7 @@ def softmax_loss(
         projected_BD, predictor.entities_ED, batch, scores_at_once
     )
     if regularisation:
-        count_B1 = batch.count_B[:, None]
-        cubes = (
-            (count_B1 * predictor.cubed_moduli(head_BD)).sum()
-            + (count_B1 * predictor.cubed_moduli(relation_BD)).sum()
-            + predictor.cubed_moduli(answer_TD).sum()
-        )
+        cubes = predictor.n3(batch.count_B, head_BD, relation_BD, answer_TD)
         loss = loss + regularisation * cubes
     if relation_weight:
         scores_TS = predictor.score_relations(look_up(head_BD, batch.owner_T), answer_TD)

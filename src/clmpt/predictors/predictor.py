@@ -238,6 +238,18 @@ class BilinearPredictor(EmbeddingPredictor):
         divisor_A1 = (3 * penalty * length_A1).clamp_min(smallest).sqrt()
         return projected_AD / divisor_A1  # eq:rho-penalty
 
+    def n3(
+        self, count_B: Tensor, head_BD: Tensor, relation_BD: Tensor, answer_TD: Tensor
+    ) -> Tensor:
+        """The N3 regulariser of a batch of questions with their answers: an embedding weighs as
+        often as the batch's facts use it (Lacroix et al. 2018)."""
+        count_B1 = count_B[:, None]
+        return (
+            (count_B1 * self.cubed_moduli(head_BD)).sum()
+            + (count_B1 * self.cubed_moduli(relation_BD)).sum()
+            + self.cubed_moduli(answer_TD).sum()
+        )
+
     @abstractmethod
     def cubed_moduli(self, embedding_AD: Tensor) -> Tensor:
         """|x|³ of each number x of an embedding: the terms of the N3 regulariser."""

@@ -69,12 +69,7 @@ def sampled_softmax_loss(
     loss: Tensor = (batch.count_B * scores_BC.logsumexp(1)).sum()
     loss = loss - scores_BC[batch.owner_T, at_T].sum()
     if regularisation:
-        count_B1 = batch.count_B[:, None]
-        cubes = (
-            (count_B1 * predictor.cubed_moduli(head_BD)).sum()
-            + (count_B1 * predictor.cubed_moduli(relation_BD)).sum()
-            + predictor.cubed_moduli(candidate_CD[at_T]).sum()
-        )
+        cubes = predictor.n3(batch.count_B, head_BD, relation_BD, candidate_CD[at_T])
         loss = loss + regularisation * cubes
     return loss / facts
 

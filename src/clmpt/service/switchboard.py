@@ -45,8 +45,11 @@ class Switchboard:
         limits = (settings.waiting, settings.time_limit, settings.memory_limit)
         self.exact = Workload(settings.threads, *limits)
         self.likely = Workload(1, *limits)  # its matrix products use all processors
+
+    def look_for_examples(self) -> None:
+        """In a thread, while nobody asks yet; apart, because who only opens models needs none."""
         for one in self.served.values():
-            self.exact.pool.submit(getattr, one, "examples")  # while nobody asks yet
+            self.exact.pool.submit(getattr, one, "examples")
 
     def close(self) -> None:
         self.exact.close()

@@ -99,6 +99,7 @@ def make_app(settings: ServiceSettings, board: Switchboard | None = None) -> Fas
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         app.state.board = board or Switchboard(settings)
+        app.state.board.look_for_examples()
         yield
         app.state.board.close()
 
