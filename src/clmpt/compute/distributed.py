@@ -7,6 +7,7 @@ here is an identity, so callers need not know how many there are, nor which they
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from datetime import timedelta
@@ -17,6 +18,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 from torch import distributed as torch_distributed
+from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 
 from clmpt.errors import AlreadyFinished, ClmptError, PeerFailed, SettingError
 
@@ -105,11 +107,45 @@ def _share(count: int, number: int, of: int) -> slice:
     return slice(number * count // of, (number + 1) * count // of)
 
 
+def own_rows(count: int) -> slice:
+    """Which of a table's rows are this process's, as DTensor divides them: the last processes may
+    have fewer, or none.
+
+    >>> own_rows(10)
+    slice(0, 10, None)
+    """
+    return rows_of(count, _number())
+
+
+def rows_of(count: int, number: int) -> slice:
+    """The rows of one of the processes."""
+    most = -(-count // processes())
+    return slice(min(number * most, count), min((number + 1) * most, count))
+
+
+def own_turns(count: int) -> range:
+    """Which of `count` pieces of work are this process's, if they are dealt out like cards.
+
+    >>> own_turns(3)
+    range(0, 3)
+    """
+    return range(_number(), count, processes())
+
+
 def total(value: Tensor) -> Tensor:
     """The sum over all processes; each has the same."""
     if _several():
         value = value.clone()
-        _sum(value)
+        add_up(value)
+    return value
+
+
+def largest(value: Tensor) -> Tensor:
+    """The maximum over all processes, number by number."""
+    if _several():
+        value = value.clone()
+        torch_distributed.all_reduce(value, torch_distributed.ReduceOp.MAX)
+        _count_traffic(value)
     return value
 
 
@@ -117,10 +153,30 @@ def gathered(own: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """The arrays of all processes, one after the other, in the order of their shares."""
     if not _several():
         return own
+    return np.concatenate(from_all(own))
+
+
+def from_all(own: T) -> list[T]:
+    """What each process has, in their order; plain values."""
+    if not _several():
+        return [own]
     found: list[Any] = [None] * processes()
     torch_distributed.all_gather_object(found, own)
-    traffic.sent += own.nbytes * (processes() - 1)
-    return np.concatenate(found)
+    return found
+
+
+def sent_to_first(value: Tensor, number: int) -> Tensor | None:
+    """The value of one of the processes, in the process that writes files; None in the others. All
+    call it; a process that only receives gives an array of the same shape."""
+    if not _several() or number == _number() == 0:
+        return value
+    if number == _number():
+        torch_distributed.send(value.contiguous(), 0)
+        traffic.sent += value.nbytes
+    if _number() or number == 0:
+        return None
+    torch_distributed.recv(value, number)
+    return value
 
 
 def sum_gradients(parameters: Iterable[Tensor]) -> None:
@@ -132,18 +188,36 @@ def sum_gradients(parameters: Iterable[Tensor]) -> None:
         if parameter.grad is None:
             parameter.grad = torch.zeros_like(parameter)
         gradient = parameter.grad
-        _sum(gradient._values() if gradient.is_sparse else gradient)
+        add_up(gradient._values() if gradient.is_sparse else gradient)
 
 
-def _sum(value: Tensor) -> None:
-    torch_distributed.all_reduce(value)
-    others = processes() - 1
-    traffic.sent += 2 * value.nbytes * others // processes()  # of a ring
+def add_up(value: Tensor) -> None:
+    """Replaces the value by the sum over all processes."""
+    if _several():
+        torch_distributed.all_reduce(value)
+        _count_traffic(value)
+
+
+def _count_traffic(value: Tensor) -> None:
+    traffic.sent += 2 * value.nbytes * (processes() - 1) // processes()  # of a ring
 
 
 def any_of(flag: bool) -> bool:
     """Whether it is so in any process."""
     return bool(total(torch.tensor(float(flag)))) if _several() else flag
+
+
+def mesh() -> DeviceMesh:
+    """All processes in a row, as DTensor knows them."""
+    return init_device_mesh("cpu", (processes(),))
+
+
+@contextmanager
+def quiet_checkpoints() -> Iterator[None]:
+    """Without the advice that torch.distributed.checkpoint gives to programmers."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
 
 
 # --- what only one may do -------------------------------------------------------------------------
@@ -157,6 +231,23 @@ def by_one(work: Callable[..., Any]) -> Callable[..., None]:
             work(*words, **named)
 
     return done
+
+
+def made_by_one(work: Callable[[], T]) -> T:
+    """What the work gives in one of the processes, in all of them; a plain value."""
+    if not _several():
+        return work()
+    found: list[Any] = [None]
+    if _number() == 0:
+        try:
+            found = [(work(), None)]
+        except ClmptError as error:
+            found = [(None, str(error))]
+    torch_distributed.broadcast_object_list(found, 0)
+    value, trouble = found[0]
+    if trouble is not None:
+        raise PeerFailed(trouble)
+    return value  # type: ignore[no-any-return]
 
 
 @contextmanager

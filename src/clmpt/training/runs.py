@@ -14,6 +14,7 @@ from torch import Tensor
 
 from clmpt.compute import distributed
 from clmpt.compute.devices import find_device
+from clmpt.compute.row_shards import RowShard
 from clmpt.compute.tensor_files import checksum
 from clmpt.errors import DataError
 from clmpt.evaluation.link_ranks import evaluate_links
@@ -159,7 +160,7 @@ def train(
 
     def keep(about: dict[str, Any]) -> None:
         same = {"training": asdict(settings), "graph": graph.identity}
-        replace_reasoner(out, model, {**same, **about})
+        distributed.by_one(replace_reasoner)(out, model, {**same, **about})
 
     check = validate if asked else None
     yield from follow(run, learner, _course(learner, settings, check, keep, device, save_seconds))
@@ -245,6 +246,10 @@ class _NoSteps:
         return loss_sum / max(steps, 1)
 
     def state(self) -> dict[str, Tensor]:
+        return {}
+
+    @property
+    def shards(self) -> dict[str, RowShard]:
         return {}
 
     def restore(self, state: Mapping[str, Tensor], steps_done: int) -> None:

@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from clmpt.compute.row_shards import RowShard
 from clmpt.errors import TrainingError
 from clmpt.graph.edges import Ints
 from clmpt.queries.store import AnswerSets, QueryGroup
@@ -141,6 +142,10 @@ class Trainer:
 
     def state(self) -> dict[str, Tensor]:
         return training_state(self.model, self.optimizer)
+
+    @property
+    def shards(self) -> dict[str, RowShard]:
+        return {}
 
     def restore(self, state: Mapping[str, Tensor], steps_done: int) -> None:
         restore_training(self.model, self.optimizer, state)
