@@ -179,16 +179,43 @@ def sent_to_first(value: Tensor, number: int) -> Tensor | None:
     return value
 
 
-def sum_gradients(parameters: Iterable[Tensor]) -> None:
-    """Makes every process's gradients the sum of all. Sparse ones must have the same rows in each:
-    those of the whole step."""
+def sum_gradients(parameters: Iterable[Tensor], by_rows: Tensor | None = None) -> None:
+    """Makes every process's gradients the sum of all. `by_rows` is a table whose gradients are
+    sparse, with rows that may differ."""
     if not _several():
         return
     for parameter in parameters:
+        if parameter is by_rows:
+            parameter.grad = _sum_of_rows(parameter)
+            continue
         if parameter.grad is None:
             parameter.grad = torch.zeros_like(parameter)
-        gradient = parameter.grad
-        add_up(gradient._values() if gradient.is_sparse else gradient)
+        add_up(parameter.grad)
+
+
+def _sum_of_rows(table: Tensor) -> Tensor:
+    found = table.grad
+    if found is None:
+        found = torch.sparse_coo_tensor(
+            torch.empty(1, 0, dtype=torch.int64), table.new_empty(0, *table.shape[1:]), table.shape
+        )
+    own = found.coalesce()
+    parts = zip(_rows_from_all(own.indices()[0]), _rows_from_all(own.values()), strict=True)
+    rows, values = (torch.cat(part) for part in zip(*parts, strict=True))
+    return torch.sparse_coo_tensor(rows[None], values, table.shape).coalesce()
+
+
+def _rows_from_all(own: Tensor) -> list[Tensor]:
+    """The rows of all processes, however many each has."""
+    counts = [torch.zeros((), dtype=torch.int64, device=own.device) for _ in range(processes())]
+    torch_distributed.all_gather(counts, torch.tensor(len(own), device=own.device))
+    most = max(int(count) for count in counts)
+    padded = own.new_zeros(most, *own.shape[1:])
+    padded[: len(own)] = own
+    found = [torch.empty_like(padded) for _ in counts]
+    torch_distributed.all_gather(found, padded)
+    traffic.sent += padded.nbytes * (processes() - 1)
+    return [part[: int(count)] for part, count in zip(found, counts, strict=True)]
 
 
 def add_up(value: Tensor) -> None:
