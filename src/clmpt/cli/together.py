@@ -11,6 +11,7 @@ from contextlib import contextmanager
 
 from clmpt.compute.processors import available_processors
 from clmpt.errors import SettingError
+from clmpt.sampling.shares import Alone, Share
 
 
 def _is_launched() -> bool:
@@ -46,6 +47,15 @@ def launch(arguments: Sequence[str], processes: int) -> int:
     except SignalException as stopped:
         return 128 + int(stopped.sigval)
     return 0
+
+
+def own_share() -> Share:
+    """Of work that needs no torch, unless torchrun started several processes."""
+    if not _is_launched():
+        return Alone()
+    from clmpt.compute.distributed import Together
+
+    return Together()
 
 
 @contextmanager

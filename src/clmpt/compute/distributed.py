@@ -196,13 +196,18 @@ def sum_gradients(parameters: Iterable[Tensor], by_rows: Tensor | None = None) -
 def _sum_of_rows(table: Tensor) -> Tensor:
     found = table.grad
     if found is None:
-        found = torch.sparse_coo_tensor(
-            torch.empty(1, 0, dtype=torch.int64), table.new_empty(0, *table.shape[1:]), table.shape
+        found = rows_tensor(
+            torch.empty(0, dtype=torch.int64), table[:0].detach(), tuple(table.shape)
         )
     own = found.coalesce()
     parts = zip(_rows_from_all(own.indices()[0]), _rows_from_all(own.values()), strict=True)
     rows, values = (torch.cat(part) for part in zip(*parts, strict=True))
-    return torch.sparse_coo_tensor(rows[None], values, table.shape).coalesce()
+    return rows_tensor(rows, values, tuple(table.shape)).coalesce()
+
+
+def rows_tensor(row_U: Tensor, values_UD: Tensor, shape: tuple[int, ...]) -> Tensor:
+    """Some rows of a table, as the gradient of a look-up has them."""
+    return torch.sparse_coo_tensor(row_U[None], values_UD, shape, check_invariants=False)
 
 
 def _rows_from_all(own: Tensor) -> list[Tensor]:
@@ -321,6 +326,22 @@ def agree(value: str, what: str) -> None:
         raise SettingError(
             f"The processes do not agree on {what}. Start all of them with the same command."
         )
+
+
+class Together:
+    """The processes, for code that shares work out and must not depend on torch."""
+
+    def turns(self, count: int) -> range:
+        return own_turns(count)
+
+    def by_one(self, work: Callable[[], T]) -> T:
+        return made_by_one(work)
+
+    def held(self, context: AbstractContextManager[Any]) -> AbstractContextManager[Any]:
+        return held_by_one(context)
+
+    def wait(self) -> None:
+        wait_for_all()
 
 
 def wait_for_all() -> None:

@@ -113,7 +113,7 @@ class _LookUp(torch.autograd.Function):
         slope_AD = distributed.total(grads[0].contiguous())[at]
         row = row_A[at] - ctx.shard.start
         if ctx.sparse:
-            found = torch.sparse_coo_tensor(row[None], slope_AD, ctx.shape, check_invariants=False)
+            found = distributed.rows_tensor(row, slope_AD, ctx.shape)
         else:
             found = torch.ops.aten.embedding_dense_backward(slope_AD, row, ctx.shape[0], -1, False)
         return found, None, None, None

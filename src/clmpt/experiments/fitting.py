@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from clmpt.answering.answerer import Answerer
 from clmpt.answering.asked_model import BEAM_SEARCH
 from clmpt.answering.model_folder import CHOICE, PREDICTOR, REASONER, choice_in, save_choice
+from clmpt.compute import distributed
 from clmpt.display.bars import ShowProgress, shown_progress
 from clmpt.errors import DataError
 from clmpt.experiments.costs import (
@@ -110,7 +111,7 @@ def settings_for(
             "There are no facts between things to learn from. If they are literals of RDF, such as "
             "numbers, keep these as entities with --literals."
         )
-    finish_exchange(out)
+    distributed.made_by_one(lambda: finish_exchange(out))
     other = fit_of_other_names(out, graph)
     return same_settings(other, given) if other else fit_settings(graph, given)
 
@@ -154,22 +155,27 @@ def fit_in_stages(
     out = Path(out)
     settings = settings or settings_for(graph, out, {})
     run, previous = begin_fit(graph, out, settings, source)
-    with run.alone():
+    with distributed.held_by_one(run.alone()):
         for name in (TRAIN_QUERIES, TEST_QUERIES):
             if (run.path / name).exists():  # left behind if killed before cleaning up
                 shutil.rmtree(partial_folder(run.path / name), ignore_errors=True)
         divided = KnowledgeGraph.open(run.path / GRAPH)
         perform(fit_stages(divided, settings, run.path, previous), progress)
-        if not run.is_finished:
-            run.finish({})
+        distributed.by_one(_finish)(run)
+        distributed.wait_for_all()
     if previous:
-        exchange(out)
+        distributed.made_by_one(lambda: exchange(out))
     paths = {name: one.report for name, one in reports_of(settings, out).items()}
     trained = next(iter(paths))
     found = {name: read_report(path) for name, path in paths.items() if is_report(path)}
     own, baseline = (found.pop(name, None) for name in (trained, BEAM_SEARCH))
     kept = previous_folder(out) if previous else None
     return Fitted(out, settings, own, baseline, found, choice_in(out), kept)
+
+
+def _finish(run: RunFolder) -> None:
+    if not run.is_finished:
+        run.finish({})
 
 
 def begin_fit(
@@ -181,6 +187,13 @@ def begin_fit(
     for table in ("pretraining", "training"):
         plain[table].pop("device")  # a model trained on another device can be opened here
     identity = {"kind": "fit", **plain, "graph": graph.identity}
+    distributed.agree(repr(identity), "the settings or the graph")
+    return distributed.in_turn(lambda: _begin_fit(graph, out, settings, source, identity))
+
+
+def _begin_fit(
+    graph: KnowledgeGraph, out: Path, settings: FitSettings, source: str, identity: dict[str, Any]
+) -> tuple[RunFolder, Previous | None]:
     previous = None
     if other := fit_of_other_names(out, graph):
         own = {**identity, "graph": identity_of(out)["graph"]}
@@ -337,7 +350,7 @@ def _unless_empty(stage: Stage, queries: Path) -> Stage:
     def is_done(path: Path) -> bool:
         return path.exists() or (queries.exists() and not len(QuerySet.open(queries)))
 
-    return Stage(stage.role, stage.name, stage.path, stage.work, stage.run, is_done)
+    return replace(stage, check=is_done)
 
 
 def _training_queries(graph: KnowledgeGraph, settings: FitSettings, path: Path) -> Stage:
@@ -372,9 +385,10 @@ def _sampling(
 
     def run(progress: ReportProgress) -> None:
         report = part_of(progress, name, 0, len(shapes) * count)
-        make_queries(graph, wanted, protocol, path, seed, progress=report)
+        share = distributed.Together()
+        make_queries(graph, wanted, protocol, path, seed, progress=report, share=share)
 
-    return Stage(role, name, path, sampling_work(len(shapes) * count), run)
+    return Stage(role, name, path, sampling_work(len(shapes) * count), run, is_shared=True)
 
 
 def held_out_split(graph: KnowledgeGraph) -> str:

@@ -148,7 +148,7 @@ def train(
         StoredNames.of(graph).save(folder)
         _validation_queries(graph, queries, valid, settings).save(folder / _VALID_QUERIES)
 
-    run = RunFolder.begin(out, identity, source, fill)
+    run = _begun_together(out, identity, source, fill)
     asked = QuerySet.open(out / _VALID_QUERIES).groups
 
     def validate() -> Validation:
@@ -164,9 +164,14 @@ def train(
 
     check = validate if asked else None
     yield from follow(run, learner, _course(learner, settings, check, keep, device, save_seconds))
-    if asked and not has_calibrations(out):
-        best = open_reasoner(out, graph, device, [reasoning.reasoner]).model
-        save_calibrations(out, _calibrations(best, asked, hidden_share(graph)))
+
+    def complete() -> None:
+        if asked and not has_calibrations(out):
+            best = open_reasoner(out, graph, device, [reasoning.reasoner]).model
+            save_calibrations(out, _calibrations(best, asked, hidden_share(graph)))
+
+    distributed.by_one(complete)()
+    distributed.wait_for_all()
 
 
 def _basis(

@@ -127,7 +127,7 @@ class Trainer:
         queries = sum(map(len, groups))
         own = distributed.own_share(queries)
         if own.start == own.stop:  # fewer queries than processes
-            return torch.zeros((), device=self.device)
+            return torch.zeros_like(next(self.model.parameters())).sum()
         candidates = self.candidates(groups, own)
         with torch.autocast(
             self.device.type, torch.bfloat16, enabled=self.settings.precision == "bfloat16"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -42,7 +42,8 @@ class Dropout:
 
     def of_sets(self, key_U: Tensor, sizes: Sizes) -> SetDropout:
         """Dropout in an update of sets: `key_U` tells them apart."""
-        return SetDropout(self, _mixed(key_U + self.salt) ^ self.step, sizes)
+        keys = _mixed(key_U + self.salt) ^ self.step if self.threshold else key_U
+        return SetDropout(self, keys, sizes)
 
 
 class SetDropout:
@@ -59,19 +60,25 @@ class SetDropout:
         self.calls = 0
 
     def of_members(self, values_TD: Tensor) -> Tensor:
-        return self._dropped(values_TD, self._members())
+        return self._dropped(values_TD, self._members()) if self.dropout.threshold else values_TD
 
     def relu_of_members(self, values_TD: Tensor) -> Tensor:
         """Dropout of relu(values); keeps only the result for the gradient."""
+        if not self.dropout.threshold:
+            return functional.relu(values_TD)
         return self._relu(values_TD, self._members())
 
     def relu_of_sets(self, values_UD: Tensor) -> Tensor:
+        if not self.dropout.threshold:
+            return functional.relu(values_UD)
         return self._relu(values_UD, self._sets())
 
-    def by_size(self) -> Iterator[Callable[[Tensor], Tensor]]:
+    def by_size(self) -> list[Callable[[Tensor], Tensor]]:
         """Dropout of the sets of each size, in order."""
-        for key_U in torch.split(self._sets(), [count for _, count in self.sizes]):
-            yield partial(self._dropped, key_N=key_U)
+        if not self.dropout.threshold:
+            return [lambda values: values for _ in self.sizes]
+        keys = torch.split(self._sets(), [count for _, count in self.sizes])
+        return [partial(self._dropped, key_N=key_U) for key_U in keys]
 
     def _sets(self) -> Tensor:
         self.calls += 1
@@ -86,15 +93,11 @@ class SetDropout:
         return torch.cat(keys)
 
     def _dropped(self, values: Tensor, key_N: Tensor) -> Tensor:
-        if not self.dropout.threshold:
-            return values
         kept = self._kept(values, key_N)
         dropped: Tensor = _Dropped.apply(values, kept, self.dropout.scale)  # type: ignore[no-untyped-call]
         return dropped
 
     def _relu(self, values: Tensor, key_N: Tensor) -> Tensor:
-        if not self.dropout.threshold:
-            return functional.relu(values)
         kept = self._kept(values, key_N)
         dropped: Tensor = _DroppedRelu.apply(values, kept, self.dropout.scale)  # type: ignore[no-untyped-call]
         return dropped

@@ -212,7 +212,7 @@ class _Layout:
                 if number >= 0
             )
             tokens.append(rows[new_U].ravel())
-            keys.append(self.keys(sets[size], layer, len(rows)))
+            keys.append(self.keys(sets[size], layer, int(new_U.sum())))
             sizes.append((size, int(new_U.sum())))
             fresh = number_U[new_U]
             kept.append(np.stack([np.flatnonzero(fresh >= 0) + updates, fresh[fresh >= 0]]))
