@@ -49,7 +49,7 @@ def launch(arguments: Sequence[str], processes: int) -> int:
     return 0
 
 
-def own_share() -> Share:
+def share_of_command() -> Share:
     """Of work that needs no torch, unless torchrun started several processes."""
     if not _is_launched():
         return Alone()
@@ -70,8 +70,9 @@ def together(options: argparse.Namespace) -> Iterator[None]:
             "commands have --processes."
         )
     from clmpt.compute import distributed
+    from clmpt.compute.joining import joined_processes
 
-    with distributed.joined_processes():
+    with joined_processes():
         if not distributed.is_shown():
             quiet = os.open(os.devnull, os.O_WRONLY)
             os.dup2(quiet, 1)

@@ -1,7 +1,7 @@
-"""Several processes that work as one: the only module that speaks to torch.distributed.
+"""Several processes that work as one: the only module that asks which one this is.
 
-`torchrun` starts the processes, `joined_processes` connects them. In a single process everything
-here is an identity, so callers need not know how many there are, nor which they are.
+`joining.py` connects them. In a single process everything here is an identity, so callers need not
+know how many there are, nor which they are.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ import os
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from datetime import timedelta
 from typing import Any, TypeVar
 
 import numpy as np
@@ -23,9 +22,6 @@ from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from clmpt.errors import AlreadyFinished, ClmptError, PeerFailed, SettingError
 
 T = TypeVar("T")
-_RANK, _PROCESSES = "RANK", "WORLD_SIZE"  # as torchrun sets them
-_CONNECTION = ("gloo", "NCCL", "onnection", "peer")
-_PATIENCE = timedelta(minutes=30)  # for the slowest of them, such as one that saves a large table
 
 
 class _Traffic:
@@ -35,39 +31,6 @@ class _Traffic:
 
 
 traffic = _Traffic()
-
-
-def is_launched() -> bool:
-    """Whether this is one of several processes that torchrun started."""
-    return int(os.environ.get(_PROCESSES, "1")) > 1
-
-
-@contextmanager
-def joined_processes() -> Iterator[None]:
-    """The processes that torchrun started, working as one within the block."""
-    if not is_launched():
-        yield
-        return
-    backend = "nccl" if torch.cuda.is_available() else "gloo"
-    try:
-        torch_distributed.init_process_group(backend, timeout=_PATIENCE)
-    except (RuntimeError, ValueError) as error:
-        why = str(error).splitlines()[0]
-        raise SettingError(
-            f"The processes cannot reach each other ({why}). Start them with --processes N or with "
-            "torchrun, and see that its port is free."
-        ) from None
-    try:
-        yield
-        wait_for_all()  # so that none is gone while another still listens to it
-    except RuntimeError as error:  # of the connection; each backend has its own words
-        if not any(word in str(error) for word in _CONNECTION):
-            raise
-        raise PeerFailed(
-            "Another process of this run has ended. Run the same command again to resume."
-        ) from None
-    finally:
-        torch_distributed.destroy_process_group()
 
 
 def _number() -> int:
@@ -84,7 +47,7 @@ def processes() -> int:
 
 def is_shown() -> bool:
     """Whether this process tells the user how it goes; one of them does."""
-    return int(os.environ.get(_RANK, "0")) == 0
+    return int(os.environ.get("RANK", "0")) == 0  # as torchrun sets it
 
 
 # --- sharing work out -----------------------------------------------------------------------------

@@ -14,13 +14,13 @@ from typing import Any
 
 from clmpt.answering.answerer import Answerer
 from clmpt.answering.asked_model import BEAM_SEARCH
-from clmpt.answering.model_folder import CHOICE, PREDICTOR, REASONER, choice_in, save_choice
+from clmpt.answering.model_folder import PREDICTOR, REASONER, choice_in
 from clmpt.compute import distributed
 from clmpt.display.bars import ShowProgress, shown_progress
 from clmpt.errors import DataError
+from clmpt.experiments.choosing import choice_stage
 from clmpt.experiments.costs import (
     BEAM_ROWS,
-    Work,
     idle_peak,
     predictor_width,
     pretraining_work,
@@ -293,7 +293,7 @@ def fit_stages(
     reports = report_stages(measured, width, list(asked.values()))
     found += [_unless_empty(stage, out / TEST_QUERIES) for stage in reports]
     checking = reliability_stage(measured, out, reports[0].work)
-    return [*found, _choice_stage(asked, out), _unless_empty(checking, out / TEST_QUERIES)]
+    return [*found, choice_stage(asked, out), _unless_empty(checking, out / TEST_QUERIES)]
 
 
 def reports_of(settings: FitSettings, out: Path) -> dict[str, Asked]:
@@ -311,37 +311,6 @@ def reports_of(settings: FitSettings, out: Path) -> dict[str, Asked]:
         beam = ("baseline", "beam search", out / PREDICTOR, BEAM_SEARCH, out / BASELINE_REPORT)
         found[BEAM_SEARCH] = Asked(*beam, BEAM_ROWS)
     return found
-
-
-def _choice_stage(asked: Mapping[str, Asked], out: Path) -> Stage:
-    """Keeps the name of the reasoner that did best on held-out facts, for questions."""
-
-    def run(progress: ReportProgress) -> None:  # noqa: ARG001
-        reports = {
-            name: read_report(one.report) for name, one in asked.items() if is_report(one.report)
-        }
-        chosen = best_reasoner(reports) if reports else next(iter(asked))
-        save_choice(out, chosen)
-
-    return Stage("choice", "choosing", out / CHOICE, Work(), run)
-
-
-def best_reasoner(reports: Mapping[str, Mapping[str, Any]]) -> str:
-    """The best reasoner by mean MRR of those that are not worse than beam search, which is the
-    predictor alone, on any average that the reports have.
-
-    >>> best_reasoner({"hybrid": {"mean": 0.5, "Avg_p": 0.5}, "beam-search": {"mean": 0.4,
-    ...                "Avg_p": 0.6}, "truth-values": {"mean": 0.45, "Avg_p": 0.7}})
-    'truth-values'
-    """
-    least = reports.get(BEAM_SEARCH, {})
-    averages = [name for name in ("mean", "Avg_p", "Avg_n") if name in least]
-    fair = [
-        name
-        for name, report in reports.items()
-        if all(report[average] >= least[average] for average in averages)
-    ]
-    return max(fair or reports, key=lambda name: reports[name]["mean"])
 
 
 def _unless_empty(stage: Stage, queries: Path) -> Stage:

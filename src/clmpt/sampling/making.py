@@ -88,32 +88,37 @@ def make_queries(
         "names": sorted((names or {}).values()),
     }
     share = share or Alone()
-
-    def begin() -> QuerySet | None:
-        finished = _finished(out, about)
-        if finished is None:
-            if out.suffix != ".jsonl" or not out.is_file():  # these say not how they were made
-                refuse_existing(out)
-            _Parts(out, about)
-        return finished
-
-    def finish() -> QuerySet:
-        groups = [parts.load(number) for number in range(len(wanted))]
-        made = _named([group for group in groups if group is not None], names or {}, about)
-        if out.exists():  # what was made again is the same or refused: there is no more to resume
-            shutil.rmtree(partial_folder(out), ignore_errors=True)
-        write_queries(made, graph, out)
-        shutil.rmtree(partial_folder(out), ignore_errors=True)
-        return made
-
     with share.held(lock_beside(out)):
-        if (finished := share.by_one(begin)) is not None:
+        if (finished := share.by_one(lambda: _begun(out, about))) is not None:
             return finished
         parts = _Parts(out, about)
         own = share.turns(len(wanted))
         _sample_parts(graph, wanted, own, protocol, parts, seed, workers, progress)
         share.wait()
-        return share.by_one(finish)
+        return share.by_one(lambda: _joined(graph, parts, len(wanted), names or {}, out))
+
+
+def _begun(out: Path, about: dict[str, Any]) -> QuerySet | None:
+    """What is there already, or a new place for finished shapes."""
+    finished = _finished(out, about)
+    if finished is None:
+        if out.suffix != ".jsonl" or not out.is_file():  # these say not how they were made
+            refuse_existing(out)
+        _Parts(out, about)
+    return finished
+
+
+def _joined(
+    graph: KnowledgeGraph, parts: _Parts, count: int, names: Mapping[Query, str], out: Path
+) -> QuerySet:
+    """All shapes, written to the file."""
+    groups = [parts.load(number) for number in range(count)]
+    made = _named([group for group in groups if group is not None], names, parts.settings)
+    if out.exists():  # what was made again is the same or refused: there is no more to resume
+        shutil.rmtree(partial_folder(out), ignore_errors=True)
+    write_queries(made, graph, out)
+    shutil.rmtree(partial_folder(out), ignore_errors=True)
+    return made
 
 
 def _named(groups: list[QueryGroup], names: Mapping[Query, str], about: dict[str, Any]) -> QuerySet:
@@ -170,7 +175,7 @@ class _Parts:
     """Finished shapes, next to the output."""
 
     def __init__(self, out: Path, settings: dict[str, Any]) -> None:
-        self.folder = partial_folder(out)
+        self.folder, self.settings = partial_folder(out), settings
         note = self.folder / "settings.json"
         if not is_there(note):
             make_sealed(self.folder)

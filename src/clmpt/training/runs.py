@@ -164,14 +164,21 @@ def train(
 
     check = validate if asked else None
     yield from follow(run, learner, _course(learner, settings, check, keep, device, save_seconds))
-
-    def complete() -> None:
-        if asked and not has_calibrations(out):
-            best = open_reasoner(out, graph, device, [reasoning.reasoner]).model
-            save_calibrations(out, _calibrations(best, asked, hidden_share(graph)))
-
-    distributed.by_one(complete)()
+    distributed.by_one(_calibrate_answers)(out, graph, asked, reasoning, device)
     distributed.wait_for_all()
+
+
+def _calibrate_answers(
+    out: Path,
+    graph: KnowledgeGraph,
+    asked: Sequence[QueryGroup],
+    reasoning: Reasoning,
+    device: torch.device,
+) -> None:
+    """Calibrates the answers of the best weights, once."""
+    if asked and not has_calibrations(out):
+        best = open_reasoner(out, graph, device, [reasoning.reasoner]).model
+        save_calibrations(out, _calibrations(best, asked, hidden_share(graph)))
 
 
 def _basis(

@@ -18,7 +18,7 @@ from clmpt.cli.output import (
     told_if_repeated,
 )
 from clmpt.cli.progress_bars import progress_bar
-from clmpt.cli.together import own_share
+from clmpt.cli.together import share_of_command
 from clmpt.compute.processors import available_processors
 from clmpt.errors import DataError, SamplingError
 from clmpt.graph.knowledge_graph import KnowledgeGraph
@@ -54,7 +54,7 @@ def sample_queries(options: argparse.Namespace) -> None:
     try:
         with progress_bar() as show:
             chosen = (graph, wanted, protocol, out, options.seed, workers, show, names)
-            made = make_queries(*chosen, share=own_share())
+            made = make_queries(*chosen, share=share_of_command())
     except KeyboardInterrupt:
         tell(f"Stopped. The same command resumes; to start again remove '{partial_folder(out)}'.")
         raise
