@@ -80,7 +80,7 @@ class RowAdagrad(torch.optim.Optimizer):
 
     >>> table = torch.zeros(3, 2, requires_grad=True)
     >>> optimizer = RowAdagrad([table], 0.5)
-    >>> functional.embedding(torch.tensor([1]), table, sparse=True).sum().backward()
+    >>> torch.nn.functional.embedding(torch.tensor([1]), table, sparse=True).sum().backward()
     >>> optimizer.step()
     >>> table.detach().tolist()  # 0.5 × 1 / √1
     [[0.0, 0.0], [-0.5, -0.5], [0.0, 0.0]]
