@@ -15,12 +15,15 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from clmpt.predictors.cross_entropy import Labels, grouped_cross_entropy
 from clmpt.predictors.link_batch import LinkBatch
-from clmpt.predictors.predictor import BilinearPredictor
+from clmpt.predictors.predictor import BilinearPredictor, look_up
 from clmpt.settings import Pretraining
 
 # Shapes: B questions, T facts, K negatives, U distinct entities of a step, C candidates, D width,
 # E entities, N rows of a table
+
+MOST_ANSWERS = 32  # of a question in a step: one with thousands would fill a step alone
 
 
 class SampledSoftmax:
@@ -54,22 +57,30 @@ def sampled_softmax_loss(
     regularisation: float,
     facts: float,
 ) -> Tensor:
-    """As `softmax_loss`, against the step's answers and the negatives instead of all entities."""
+    """As `softmax_loss`, against the step's answers and the negatives instead of all entities.
+
+    An entity is one candidate however often it was drawn, so a negative that is an answer never
+    counts against itself. `chance_C` is how likely a step has a candidate at all: it may be an
+    answer many times over.
+    """
     assert batch.sample is not None
     entities = len(predictor.entities_ED)
     candidate_C = torch.unique(torch.cat([batch.sample.answer_S, negative_K]))
     row_U = torch.unique(torch.cat([batch.sample.head_S, candidate_C]))
     rows_UD = functional.embedding(row_U, predictor.entities_ED, sparse=True)
-    head_BD = rows_UD[torch.searchsorted(row_U, batch.entity_B)]
-    candidate_CD = rows_UD[torch.searchsorted(row_U, candidate_C)]
+    head_BD = look_up(rows_UD, torch.searchsorted(row_U, batch.entity_B))
+    candidate_CD = look_up(rows_UD, torch.searchsorted(row_U, candidate_C))
     relation_BD = predictor.directed(batch.directed_B)
-    expected_C = len(negative_K) / entities + batch.sample.often_E[candidate_C]
-    scores_BC = predictor.project(head_BD, relation_BD) @ candidate_CD.T - expected_C.log()
+    chance_C = -torch.expm1(-len(negative_K) / entities - batch.sample.often_E[candidate_C])
     at_T = torch.searchsorted(candidate_C, batch.answer_T)
-    loss: Tensor = (batch.count_B * scores_BC.logsumexp(1)).sum()
-    loss = loss - scores_BC[batch.owner_T, at_T].sum()
+    loss: Tensor = grouped_cross_entropy(
+        predictor.project(head_BD, relation_BD),
+        candidate_CD,
+        Labels(batch.count_B, batch.owner_T, at_T),
+        chance_C.log(),
+    )
     if regularisation:
-        cubes = predictor.n3(batch.count_B, head_BD, relation_BD, candidate_CD[at_T])
+        cubes = predictor.n3(batch.count_B, head_BD, relation_BD, look_up(candidate_CD, at_T))
         loss = loss + regularisation * cubes
     return loss / facts
 
