@@ -46,6 +46,12 @@ class Links:
         single = AnswerSets(np.arange(self.facts + 1), self.answers.entities)
         return Links(self.entity_P[owner], self.directed_P[owner], single)
 
+    def drawn(self, count: int, seed: int = 0) -> Links:
+        """Some of the questions, the same for a seed; all of them if `count` is 0 or too many."""
+        if not 0 < count < len(self):
+            return self
+        return self.take(np.sort(np.random.default_rng(seed).permutation(len(self))[:count]))
+
     def divided(self, most: int) -> Links:
         """The same facts, a question with more than `most` answers several times with some each.
 
