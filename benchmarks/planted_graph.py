@@ -128,7 +128,7 @@ def _near(of: Rows, place: Rows, places: int, random: np.random.Generator) -> Ro
     return order[np.minimum(at, len(order) - 1)]
 
 
-def write_facts(path: Path, planted: Planted, rows_F3: Rows, names: npt.NDArray[np.str_]) -> None:
+def write_facts(path: Path, rows_F3: Rows, names: npt.NDArray[np.str_]) -> None:
     """Facts as lines head, relation, tail, separated by tabs; whole or not at all."""
     scratch = path.with_suffix(".part")
     texts, relations = names.tolist(), RELATIONS

@@ -91,15 +91,24 @@ _BY_SIZE: tuple[tuple[float, dict[str, Any]], ...] = (
             "pretraining": {"rank": 64, "epochs": 10},
             "training": {
                 **_LARGE_TRAINING,
-                **{"steps": 500, "validate_every": 500, "validation_queries": 8},
+                "steps": 500,
+                "validate_every": 500,
+                "validation_queries": 8,
             },
         },
     ),
 )
 # Where ten epochs of the full softmax take too long: docs/scaling.md has what was measured.
-_SAMPLED = {
-    **{"rank": 64, "epochs": 20, "batch": 1024, "candidates": 1024, "validation_links": 2000},
-    **{"learning_rate": 0.4, "decay": "linear", "initial_scale": 0.01, "regularisation": 0.001},
+_SAMPLED: dict[str, Any] = {
+    "rank": 64,
+    "epochs": 20,
+    "batch": 1024,
+    "candidates": 1024,
+    "learning_rate": 0.4,
+    "decay": "linear",
+    "initial_scale": 0.01,
+    "regularisation": 0.001,
+    "validation_links": 2000,
 }
 
 

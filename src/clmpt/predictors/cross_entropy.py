@@ -14,7 +14,8 @@ from torch import Tensor
 from clmpt.compute.chunks import SCORES_AT_ONCE, rows_at_once
 from clmpt.predictors.link_batch import LinkBatch
 
-# Shapes: B questions, T facts (answers of all questions, concatenated), E rows of the table, D width
+# Shapes: B questions, T facts (answers of all questions, concatenated), E rows of the table,
+# D width
 
 
 @dataclass(frozen=True)
