@@ -1,32 +1,43 @@
-"""Pre-training on graphs with many entities: what a step takes, and what it learns.
+"""Graphs with many entities: what a step of pre-training takes, and a fit from end to end.
 
     python benchmarks/millions.py steps [--most 10000000]
-    python benchmarks/millions.py planted [--people 1000000] [--minutes 20]
+    python benchmarks/millions.py planted FOLDER [--people 930000]
+    python benchmarks/millions.py sampling GRAPH [--asked 1000]
 
 `steps` takes some steps on random facts about 10^4, 10^5, … entities, with all entities scored and
-with a sample of them: time a step, and memory. `planted` makes a graph in which people are citizens
-of the country that the city of their birth is in, holds some of these facts out, pre-trains for
-some minutes, and says where the held-out countries rank among all entities.
+with a sample of them: time a step, and memory. `planted` makes a graph with planted rules, imports
+it, fits a model and asks it with the commands that a user has, and says where held-out facts rank
+among all entities; what is finished is not repeated. `sampling` counts queries a minute.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import resource
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import numpy as np
 import torch
 
-from clmpt.graph.edges import EdgeIndex, build_index
+from clmpt.evaluation.link_ranks import link_ranks
+from clmpt.graph.edges import build_index
+from clmpt.graph.knowledge_graph import KnowledgeGraph
+from clmpt.graph.opening import open_graph
+from clmpt.graph.splits import train_split
+from clmpt.logic.shapes import EPFO, NEGATION, shape
 from clmpt.predictors.complex import ComplEx
 from clmpt.predictors.predictor import read_pretraining
-from clmpt.queries.links import Links
+from clmpt.predictors.predictor_folder import open_predictor
+from clmpt.queries.links import Links, answers_in
 from clmpt.queries.store import AnswerSets
+from clmpt.sampling.sampler import Protocol, sample
 from clmpt.settings import Pretraining
 from clmpt.training.pretrainer import Pretrainer
+from planted_graph import RELATIONS, RULES, Planted, best_possible, planted_graph, write_facts
 
 STEPS = 20
 
@@ -76,116 +87,132 @@ def one(options: argparse.Namespace) -> None:
     measure_steps(options.entities, read_pretraining({**given, "averaging": 0.0, "device": "cpu"}))
 
 
-# --- planted rules --------------------------------------------------------------------------------
-
-BORN, IN, CITIZEN, KNOWS, WORKS, SEAT = range(6)
+# --- planted rules, end to end --------------------------------------------------------------------
 
 
-def planted(people: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray, int]:
-    """Facts (head, relation, tail), which of them are held out, and the number of entities.
+def planted(options: argparse.Namespace) -> None:
+    """Import, fit and ask as a user would; what is finished is not repeated."""
+    folder = Path(options.folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    made = planted_graph(options.people)
+    print(f"{made.entities:,} entities, {len(made.facts_F3):,} facts, "
+          f"{made.hidden_F.sum():,} held out", flush=True)  # fmt: skip
+    for name, wanted_F in (("facts.tsv", ~made.hidden_F), ("held-out.tsv", made.hidden_F)):
+        if not (folder / name).exists():
+            write_facts(folder / name, made.facts_F3[wanted_F], made.names())
+    recipe = ["--recipe", options.recipe] if options.recipe else []
+    graph, model = str(folder / "graph"), str(folder / "model")
+    _command(folder, "import", ["import", str(folder / "facts.tsv"), "--out", graph])
+    _command(folder, "plan", ["fit", graph, "--out", model, "--plan", *recipe])
+    _command(folder, "fit", ["fit", graph, "--out", model, *recipe])
+    for number, question in enumerate(questions(made)):
+        _command(folder, f"ask {number + 1}", ["ask", model, question, "--limit", "3"])
+    print(f"\n{'rule':<12} {'MRR':>7} {'first':>7} {'best':>7} {'× chance':>10}  follows by")
+    chance = (np.log(made.entities) + np.euler_gamma) / made.entities
+    for rule, ranks in rule_ranks(made, Path(model), options.asked).items():
+        mrr, first = float(np.mean(1 / ranks)), float(np.mean(ranks <= 1))
+        print(f"{rule:<12} {mrr:7.3f} {first:7.1%} {best_possible(made, rule):7.3f} "
+              f"{mrr / chance:10,.0f}  {RULES[rule]}", flush=True)  # fmt: skip
 
-    Citizenship follows from where one was born; people mostly know and work with people of their
-    own city, and companies have their seats in cities.
-    """
-    random = np.random.default_rng(seed)
-    countries, cities, companies = 200, max(200, people // 50), max(200, people // 20)
-    first_city, first_company = countries, countries + cities
-    first_person = first_company + companies
-    who = np.arange(people)
-    country_of = random.integers(countries, size=cities)
-    home = random.integers(cities, size=people)
-    seat = random.integers(cities, size=companies)
-    by_city = np.argsort(home, kind="stable")
-    start = np.searchsorted(home[by_city], np.arange(cities + 1))
-    company_at = np.argsort(seat, kind="stable")
-    company_start = np.searchsorted(seat[company_at], np.arange(cities + 1))
 
-    def near(of: np.ndarray, begin: np.ndarray, order: np.ndarray) -> np.ndarray:
-        """A random member of each one's city."""
-        width = begin[of + 1] - begin[of]
-        at = begin[of] + (random.random(len(of)) * width).astype(int)
-        return order[np.minimum(at, len(order) - 1)]
+def questions(made: Planted) -> list[str]:
+    """What `ask` is asked: held-out facts, alone and as a step on a path."""
+    names, rows = made.names(), made.facts_F3[made.hidden_F]
 
-    parts = [
-        (first_person + who, BORN, first_city + home),
-        (first_city + np.arange(cities), IN, country_of),
-        (first_person + who, CITIZEN, country_of[home]),
-        (first_company + np.arange(companies), SEAT, first_city + seat),
-        (first_person + who, WORKS, first_company + near(home, company_start, company_at)),
+    def head(relation: str) -> str:
+        return str(names[rows[rows[:, 1] == RELATIONS.index(relation)][0, 0]])
+
+    return [
+        f"?x : citizen_of({head('citizen_of')}, ?x)",
+        f"?x : member_of({head('member_of')}, ?x)",
+        f"?x : works_for({head('works_for')}, ?y) & seat_in(?y, ?z) & located_in(?z, ?x)",
+        f"?x : married_to({head('married_to')}, ?y) & citizen_of(?y, ?x)",
     ]
-    parts += [
-        (first_person + who, KNOWS, first_person + near(home, start, by_city)) for _ in range(6)
-    ]
-    facts = np.concatenate([np.stack([h, np.full(len(h), r), t], 1) for h, r, t in parts]).astype(
-        np.int64
+
+
+def _command(folder: Path, name: str, arguments: list[str]) -> None:
+    """Runs a command with its output in a file, and notes time and peak memory, children's too."""
+    notes = folder / f"{name.replace(' ', '-')}.json"
+    if not notes.exists():
+        started, most = time.perf_counter(), 0
+        with (folder / f"{name.replace(' ', '-')}.txt").open("w") as output:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "clmpt", *arguments], stdout=output, stderr=output
+            )
+            while process.poll() is None:
+                most = max(most, resident(process.pid))
+                time.sleep(0.2)
+        if process.returncode:
+            raise SystemExit(f"clmpt {arguments[0]} failed: see {output.name}")
+        notes.write_text(
+            json.dumps({"minutes": (time.perf_counter() - started) / 60, "GB": most / 2**30})
+        )
+    found = json.loads(notes.read_text())
+    print(f"{name:<12} {found['minutes']:7.2f} minutes {found['GB']:7.2f} GB", flush=True)
+
+
+def rule_ranks(made: Planted, model: Path, asked: int) -> dict[str, np.ndarray]:
+    """The filtered ranks of some held-out tails of each rule, by the model's predictor."""
+    graph = KnowledgeGraph.open(model / "graph")
+    predictor = open_predictor(model / "predictor").predictor
+    known_F3, found = made.facts_F3, {}
+    id_of = graph.entities.names.ids_of(made.names().tolist())
+    relation_of = graph.relations.names.ids_of(list(RELATIONS))
+    index = build_index(
+        len(graph.entities),
+        len(RELATIONS),
+        [np.stack([id_of[known_F3[:, 0]], relation_of[known_F3[:, 1]], id_of[known_F3[:, 2]]], 1)],
     )
-    facts = np.unique(facts, axis=0)
-    hidden = (facts[:, 1] == CITIZEN) & (random.random(len(facts)) < 0.05)
-    return facts, hidden, first_person + people
+    for rule in RULES:
+        hidden = known_F3[made.hidden_F & (known_F3[:, 1] == RELATIONS.index(rule))]
+        rows = hidden[np.random.default_rng(1).permutation(len(hidden))[:asked]]
+        relation = np.full(len(rows), relation_of[RELATIONS.index(rule)], np.int64)
+        single = AnswerSets(np.arange(len(rows) + 1), id_of[rows[:, 2]])
+        links = Links(id_of[rows[:, 0]].astype(np.int64), relation, single)
+        found[rule] = link_ranks(predictor, links, answers_in(index, links))
+    return found
 
 
-def links_from(index: EdgeIndex) -> Links:
-    """All one-hop questions of an index, in both directions."""
-    key_K = np.asarray(index.keys_K1[:-1])
-    directed_K = key_K // index.entities
-    answers = AnswerSets(np.asarray(index.offsets_K2[:-1], np.int64), index.neighbours_X)
-    return Links(key_K - directed_K * index.entities, directed_K, answers)
+def sampling(options: argparse.Namespace) -> None:
+    """Queries a minute over the benchmark shapes, in one process."""
+    graph = open_graph(options.folder)
+    split = train_split(graph)
+    assert len(graph.view(split).index.codes)  # what a first query would wait for
+    seconds, total = 0.0, 0
+    for name in (*EPFO, *NEGATION):
+        started = time.perf_counter()
+        found = sample(shape(name), graph, Protocol((split,), (split,)), options.asked, 0)
+        seconds += time.perf_counter() - started
+        total += len(found)
+        print(f"{name:<4} {len(found):7,} in {time.perf_counter() - started:6.1f} s", flush=True)
+    print(f"{60 * total / seconds:,.0f} queries a minute")
 
 
-def learn_planted(options: argparse.Namespace) -> None:
-    started = time.perf_counter()
-    facts, hidden, entities = planted(options.people)
-    print(f"{entities:,} entities, {len(facts):,} facts, {hidden.sum():,} held out")
-    links = links_from(build_index(entities, 6, [facts[~hidden].astype(np.int32)]))
-    print(f"prepared in {time.perf_counter() - started:.0f} s")
-    given = {"rank": options.rank, "batch": 1024, "candidates": 1024, "averaging": 0.0}
-    settings = read_pretraining({**given, "epochs": 100, "device": "cpu", "regularisation": 0.01})
-    tables = ComplEx.initial(entities, 12, settings.rank, 1e-2, torch.Generator().manual_seed(0))
-    predictor = ComplEx(*tables, torch.arange(6, 12))
-    learner = Pretrainer(predictor, links, settings)
-    print(f"{learner.steps_per_epoch:,} steps an epoch")
-    asked = facts[hidden][np.random.default_rng(1).permutation(int(hidden.sum()))[:1000]]
-    begun = time.perf_counter()
-    due = 0.0
-    while (seconds := time.perf_counter() - begun) < 60 * options.minutes:
-        if seconds >= due:
-            print(f"{seconds:6.0f} s, {learner.steps_done:7,} steps: {_figures(predictor, asked)}")
-            due += 60
-        learner.step()
-    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
-    print(f"{_figures(predictor, asked)}; by chance the MRR is {np.log(entities) / entities:.6f}")
-    print(f"{memory:.1f} GB, {time.perf_counter() - started:.0f} s in all")
-
-
-def _figures(predictor: ComplEx, asked: np.ndarray) -> str:
-    rank = ranks(predictor, asked)
-    return f"MRR {np.mean(1 / rank):.3f}, {np.mean(rank == 1):.1%} first"
-
-
-@torch.inference_mode()
-def ranks(predictor: ComplEx, asked: np.ndarray) -> np.ndarray:
-    """The rank of each fact's tail among all entities; a person has one country."""
-    head, relation, tail = (torch.from_numpy(asked[:, n]) for n in range(3))
-    found = []
-    for at in range(0, len(asked), 50):
-        scores = predictor.score_tails(head[at : at + 50], relation[at : at + 50])
-        own = scores.gather(1, tail[at : at + 50, None])
-        found.append(1 + (scores > own).sum(1))
-    return torch.cat(found).numpy().astype(float)
+def resident(process: int) -> int:
+    """Resident bytes of a process and its children; shared pages count for each."""
+    try:
+        pages = int(Path(f"/proc/{process}/statm").read_text().split()[1])
+        children = Path(f"/proc/{process}/task/{process}/children").read_text().split()
+    except OSError:
+        return 0
+    return pages * resource.getpagesize() + sum(resident(int(child)) for child in children)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser()
     kinds = parser.add_subparsers(required=True)
-    for name, run in (("steps", steps), ("one", one), ("planted", learn_planted)):
+    for name, run in (("steps", steps), ("one", one), ("planted", planted), ("sampling", sampling)):
         kind = kinds.add_parser(name)
         kind.set_defaults(run=run)
+        if name in ("planted", "sampling"):
+            kind.add_argument("folder")
         kind.add_argument("--rank", type=int, default=64)
         kind.add_argument("--most", type=int, default=10_000_000)
         kind.add_argument("--entities", type=int, default=10_000)
         kind.add_argument("--candidates", type=int, default=1024)
-        kind.add_argument("--people", type=int, default=1_000_000)
-        kind.add_argument("--minutes", type=float, default=20)
+        kind.add_argument("--people", type=int, default=930_000)
+        kind.add_argument("--asked", type=int, default=1000)
+        kind.add_argument("--recipe")
     options = parser.parse_args()
     options.run(options)
 

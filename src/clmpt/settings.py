@@ -125,6 +125,9 @@ class Pretraining(Settings):
         below=1,
     )
     validate_every: int = setting(1, "epochs between validations", least=1)
+    validation_links: int = setting(
+        0, "validation questions, drawn once at random; 0: all of them", least=0
+    )
     patience: int = setting(5, "validations without improvement before stopping", least=1)
     seed: int = setting(0, "same seed, same numbers", least=0)
     device: str = setting("auto", "cpu, cuda, …; auto takes an accelerator if there is one")

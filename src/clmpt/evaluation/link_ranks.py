@@ -48,9 +48,15 @@ def evaluate_links(
     split: str,
     progress: ReportProgress = silent,
     scores_at_once: int = SCORES_AT_ONCE,
+    limit: int = 0,
+    seed: int = 0,
 ) -> Figures:
-    """Figures over heads and tails of a split's facts; known answers of all splits are filtered."""
-    links = links_of(graph, split)
+    """Figures over heads and tails of a split's facts; known answers of all splits are filtered.
+
+    With a limit, over so many of the one-hop questions, drawn at random: always the same for a
+    seed.
+    """
+    links = links_of(graph, split).drawn(limit, seed)
     if not len(links):
         raise DataError(f"The split '{split}' has no facts to evaluate on.")
     if predictor.shard.parts > 1:  # every process ranks all answers among its own entities

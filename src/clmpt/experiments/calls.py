@@ -162,14 +162,15 @@ def evaluate_on_links(
     *,
     graph: AnyGraph | None = None,
     split: str | None = None,
+    limit: int = 0,
     device: str = "auto",
     trust: Collection[str] = (),
     progress: ShowProgress = True,
 ) -> dict[str, Figures]:
     """MRR and Hits@k of link prediction by split, by default valid and test; as
-    `clmpt evaluate --links`."""
+    `clmpt evaluate --links`. With a limit, over so many questions of each, drawn at random."""
     with shown_progress(progress) as show:
-        return _candidate(model, graph, device, trust).links(split, show)
+        return _candidate(model, graph, device, trust).links(split, show, limit)
 
 
 def reproduce_recipe(

@@ -79,9 +79,10 @@ class Candidate:
         return open_model(self.weights, self.graph, device, self.trust, chosen, self.known_facts)[0]
 
     def links(
-        self, split: str | None = None, progress: ReportProgress = silent
+        self, split: str | None = None, progress: ReportProgress = silent, limit: int = 0
     ) -> dict[str, Figures]:
-        """Link prediction in both directions, by split: by default valid and test."""
+        """Link prediction in both directions, by split: by default valid and test. With a limit,
+        over so many one-hop questions of each, drawn at random."""
         if self.predictor is None or is_reasoner(self.predictor):
             raise SettingError("--links evaluates a predictor. Use --queries for anything else.")
         stored = open_predictor(self.predictor, find_device(self.device), self.trust)
@@ -95,7 +96,9 @@ class Candidate:
             )
         return {
             name: evaluate_links(
-                stored.predictor, self.graph, name, part_of(progress, f"links of {name}", 0, None)
+                *(stored.predictor, self.graph, name),
+                part_of(progress, f"links of {name}", 0, None),
+                limit=limit,
             )
             for name in splits
         }

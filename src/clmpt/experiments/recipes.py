@@ -34,7 +34,7 @@ class Fitting(Settings):
         0.1, "fraction of facts held out for validation and test", least=0, below=1
     )
     queries: int = setting(0, "maximum training queries per shape; 0: by graph size", least=0)
-    test_queries: int = setting(200, "maximum test queries per shape", least=1)
+    test_queries: int = setting(0, "maximum test queries per shape; 0: by graph size", least=0)
     tries: int = setting(
         0, "regularisations of the predictor to try; 1: none; 0: by graph size", least=0, most=4
     )

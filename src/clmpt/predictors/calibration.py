@@ -29,7 +29,8 @@ from clmpt.queries.store import AnswerSets
 # slope of the log of known answers, none known, bias
 
 MOST = 0.9999  # of what is not a known fact
-_QUESTIONS = 6_000
+_QUESTIONS, _LEAST_QUESTIONS = 6_000, 1_000
+_SCORES = 2 * 10**9  # of all questions: fewer are asked of many entities
 _BEST, _RANDOM = 100, 50  # candidates of a question: the best ones, and some of all others
 _PRIOR = 0.01  # how strongly all are pulled towards softmax × known answers: matters without data
 _SHRINKAGE = 100.0  # how strongly relations are pulled towards each other
@@ -164,7 +165,8 @@ def _questions(graph: KnowledgeGraph, random: np.random.Generator) -> Links:
     key_K = np.asarray(index.keys_K1[:-1])
     directed_K, entity_K = np.divmod(key_K, index.entities)
     known_K = np.flatnonzero(asked(graph)[directed_K])
-    drawn = random.choice(known_K, _QUESTIONS // 2)
+    questions = max(_LEAST_QUESTIONS, min(_QUESTIONS, _SCORES // index.entities))
+    drawn = random.choice(known_K, questions // 2)
     order_K, starts = index.by_entity
     low, high = starts[entity_K[drawn]], starts[entity_K[drawn] + 1]
     shared = directed_K[order_K[random.integers(low, high)]]

@@ -14,9 +14,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from clmpt.compute import distributed
-from clmpt.compute.chunks import SCORES_AT_ONCE, rows_at_once
-from clmpt.compute.row_shards import RowShard
+from clmpt.compute.chunks import SCORES_AT_ONCE
+from clmpt.predictors.cross_entropy import grouped_cross_entropy
 from clmpt.predictors.link_batch import LinkBatch
 from clmpt.predictors.predictor import BilinearPredictor, EmbeddingPredictor, look_up
 from clmpt.predictors.sampled_softmax import SampledSoftmax
@@ -120,7 +119,12 @@ SAMPLED: dict[str, Objective] = {"softmax": SampledSoftmax()}
 
 def objective_of(kind: str, settings: Pretraining) -> Objective:
     """The loss that a predictor's class names, or the one that samples entities."""
-    return SAMPLED[kind] if settings.candidates and kind in SAMPLED else OBJECTIVES[kind]
+    return SAMPLED[kind] if is_sampled(kind, settings) else OBJECTIVES[kind]
+
+
+def is_sampled(kind: str, settings: Pretraining) -> bool:
+    """Whether steps touch only the rows of a sample of the entities."""
+    return settings.candidates > 0 and kind in SAMPLED
 
 
 def softmax_loss(
@@ -146,8 +150,9 @@ def softmax_loss(
     head_BD, answer_TD = looked_up[:questions], looked_up[questions:]
     relation_BD = predictor.directed(batch.directed_B)
     projected_BD = predictor.project(head_BD, relation_BD)
-    loss: Tensor = _grouped_cross_entropy(
-        projected_BD, predictor.entities_ED, batch, predictor.shard, scores_at_once
+    shard, most = predictor.shard, scores_at_once
+    loss: Tensor = grouped_cross_entropy(
+        projected_BD, predictor.entities_ED, batch, shard, scores_at_once=most
     )
     own_B, own_T = batch.own()  # the rest of the loss is shared out by questions, not by entities
     if regularisation:
@@ -160,82 +165,6 @@ def softmax_loss(
         predicted = functional.cross_entropy(scores_TS.float(), row_T, reduction="sum")
         loss = loss + relation_weight * predicted
     return loss / facts
-
-
-@torch.compiler.disable  # type: ignore[untyped-decorator]
-def _grouped_cross_entropy(
-    projected_BD: Tensor,
-    entities_ED: Tensor,
-    batch: LinkBatch,
-    shard: RowShard,
-    scores_at_once: int,
-) -> Tensor:
-    """Only matrix products and in-place passes, so compiling it gains nothing."""
-    loss: Tensor = _GroupedCrossEntropy.apply(  # type: ignore[no-untyped-call]
-        projected_BD, entities_ED, batch, shard, scores_at_once
-    )
-    return loss
-
-
-class _GroupedCrossEntropy(torch.autograd.Function):
-    """Σ over facts of logsumexp(scores of its question) - score of its answer.
-
-    The forward pass computes the gradient in place, while a slice of the scores is in memory;
-    autograd would keep all scores and their softmax until the backward pass. Entities are the
-    first dimension: matrix products are a fifth faster with the longer side first. Each process
-    scores the entities of its shard: loss and gradients are its part of those of all.
-    """
-
-    @staticmethod
-    def forward(
-        ctx: Any,
-        projected_BD: Tensor,
-        entities_ED: Tensor,
-        batch: LinkBatch,
-        shard: RowShard,
-        scores_at_once: int,
-    ) -> Tensor:
-        total = projected_BD.new_zeros(
-            (), dtype=torch.float64 if projected_BD.is_cpu else torch.float32
-        )
-        grad_projected_BD = torch.empty_like(projected_BD)
-        grad_entities_ED = torch.empty(0) if len(projected_BD) else torch.zeros_like(entities_ED)
-        own_B = torch.zeros_like(batch.count_B, dtype=torch.bool)
-        own_B[batch.own()[0]] = True  # the questions whose normaliser this process counts
-        step = rows_at_once(shard.most, scores_at_once)
-        for start in range(0, len(projected_BD), step):
-            rows = slice(start, min(start + step, len(projected_BD)))
-            facts = batch.facts_of(rows)
-            owner_T, answer_T = batch.owner_T[facts] - start, batch.answer_T[facts]
-            if shard.parts > 1:
-                here_T = shard.has(answer_T)
-                owner_T, answer_T = owner_T[here_T], answer_T[here_T] - shard.start
-            count_B = batch.count_B[rows].to(entities_ED.dtype)
-            scores_EB = (entities_ED @ projected_BD[rows].T).to(entities_ED.dtype)
-            largest_B = distributed.largest(_largest(scores_EB))
-            total -= scores_EB[answer_T, owner_T].sum(dtype=total.dtype)
-            sum_B = distributed.total(scores_EB.sub_(largest_B).exp_().sum(0))  # of all shards
-            terms_B = count_B * (sum_B.log() + largest_B)
-            total += terms_B[own_B[rows]].sum(dtype=total.dtype)
-            slope_EB = scores_EB.mul_(count_B / sum_B)
-            slope_EB[answer_T, owner_T] -= 1  # no collisions: answers of a question are distinct
-            grad_projected_BD[rows] = (slope_EB.T @ entities_ED).to(projected_BD.dtype)
-            part_ED = (slope_EB @ projected_BD[rows]).to(entities_ED.dtype)
-            grad_entities_ED = part_ED if start == 0 else grad_entities_ED.add_(part_ED)
-        ctx.save_for_backward(grad_projected_BD, grad_entities_ED)
-        return total.to(projected_BD.dtype)
-
-    @staticmethod
-    def backward(ctx: Any, *outer: Tensor) -> tuple[Tensor, Tensor, None, None, None]:
-        grad_projected_BD, grad_entities_ED = ctx.saved_tensors
-        return grad_projected_BD.mul_(outer[0]), grad_entities_ED.mul_(outer[0]), None, None, None
-
-
-def _largest(scores_EB: Tensor) -> Tensor:
-    """The largest score of each question; -∞ in a process without entities."""
-    if len(scores_EB):
-        return scores_EB.amax(0)
-    return scores_EB.new_full(scores_EB.shape[1:], -torch.inf)
 
 
 def sampled_loss(

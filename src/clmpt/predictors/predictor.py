@@ -302,7 +302,25 @@ def read_pretraining(given: Mapping[str, Any]) -> Pretraining:
     model = given.get("model", "complex")
     if not isinstance(model, str):
         raise SettingError(f"'model' must be of type str, not {model!r}.")
-    return read_table(Pretraining, {**PREDICTORS.find(model).defaults, **given})
+    kind = PREDICTORS.find(model)
+    chosen = read_table(Pretraining, {**kind.defaults, **given})
+    _check_candidates(kind, chosen)
+    return chosen
+
+
+def _check_candidates(kind: type[EmbeddingPredictor], settings: Pretraining) -> None:
+    if not settings.candidates:
+        return
+    if not issubclass(kind, BilinearPredictor):
+        raise SettingError(
+            f"'{settings.model}' always draws its negatives, so 'candidates' is not for it. Set "
+            "'negatives' instead."
+        )
+    if settings.relation_weight:
+        raise SettingError(
+            "'candidates' and 'relation_weight' cannot be combined: relations are only predicted "
+            "where all entities are scored. Set one of them to 0."
+        )
 
 
 def check_same_width(model: str, entity_width: int, relation_width: int) -> None:

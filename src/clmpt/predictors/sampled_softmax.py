@@ -9,17 +9,22 @@ and changed: the time and memory of a step do not depend on the number of entiti
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Any, overload
 
 import torch
 from torch import Tensor
 
+from clmpt.compute.row_shards import RowShard
+from clmpt.predictors.cross_entropy import grouped_cross_entropy
 from clmpt.predictors.link_batch import LinkBatch
-from clmpt.predictors.predictor import BilinearPredictor
+from clmpt.predictors.predictor import BilinearPredictor, look_up
 from clmpt.settings import Pretraining
 
 # Shapes: B questions, T facts, K negatives, U distinct entities of a step, C candidates, D width,
 # E entities, N rows of a table
+
+MOST_ANSWERS = 32  # of a question in a step: one with thousands would fill a step alone
 
 
 class SampledSoftmax:
@@ -53,23 +58,32 @@ def sampled_softmax_loss(
     regularisation: float,
     facts: float,
 ) -> Tensor:
-    """As `softmax_loss`, against the step's answers and the negatives instead of all entities."""
+    """As `softmax_loss`, against the step's answers and the negatives instead of all entities.
+
+    An entity is one candidate however often it was drawn, so a negative that is an answer never
+    counts against itself. `chance_C` is how likely a step has a candidate at all: it may be an
+    answer many times over.
+    """
     often_E = batch.often_E
     assert often_E is not None
     candidate_C = torch.unique(torch.cat([batch.answer_T, negative_K]))
     row_U = torch.unique(torch.cat([batch.entity_B, candidate_C]))
     rows_UD = predictor.embeddings(row_U, sparse=True)
     batch = batch.part(batch.own()[0])
-    head_BD = rows_UD[torch.searchsorted(row_U, batch.entity_B)]
-    candidate_CD = rows_UD[torch.searchsorted(row_U, candidate_C)]
+    head_BD = look_up(rows_UD, torch.searchsorted(row_U, batch.entity_B))
+    candidate_CD = look_up(rows_UD, torch.searchsorted(row_U, candidate_C))
     relation_BD = predictor.directed(batch.directed_B)
-    expected_C = len(negative_K) / predictor.shard.count + often_E[candidate_C]
-    scores_BC = predictor.project(head_BD, relation_BD) @ candidate_CD.T - expected_C.log()
+    chance_C = -torch.expm1(-len(negative_K) / predictor.shard.count - often_E[candidate_C])
     at_T = torch.searchsorted(candidate_C, batch.answer_T)
-    loss: Tensor = (batch.count_B * scores_BC.logsumexp(1)).sum()
-    loss = loss - scores_BC[batch.owner_T, at_T].sum()
+    loss: Tensor = grouped_cross_entropy(
+        predictor.project(head_BD, relation_BD),
+        candidate_CD,
+        replace(batch, answer_T=at_T),
+        RowShard.whole(len(candidate_C)),
+        chance_C.log(),
+    )
     if regularisation:
-        cubes = predictor.n3(batch.count_B, head_BD, relation_BD, candidate_CD[at_T])
+        cubes = predictor.n3(batch.count_B, head_BD, relation_BD, look_up(candidate_CD, at_T))
         loss = loss + regularisation * cubes
     return loss / facts
 

@@ -46,6 +46,28 @@ class Links:
         single = AnswerSets(np.arange(self.facts + 1), self.answers.entities)
         return Links(self.entity_P[owner], self.directed_P[owner], single)
 
+    def drawn(self, count: int, seed: int = 0) -> Links:
+        """Some of the questions, the same for a seed; all of them if `count` is 0 or too many."""
+        if not 0 < count < len(self):
+            return self
+        return self.take(np.sort(np.random.default_rng(seed).permutation(len(self))[:count]))
+
+    def divided(self, most: int) -> Links:
+        """The same facts, a question with more than `most` answers several times with some each.
+
+        >>> links = Links(np.array([7]), np.array([0]), AnswerSets(np.array([0, 3]), np.arange(3)))
+        >>> [found.tolist() for found in links.divided(2).answers]
+        [[0, 1], [2]]
+        """
+        parts_P = np.maximum(-(-self.answers.counts // most), 1)
+        owner = np.repeat(np.arange(len(self)), parts_P)
+        number = np.arange(len(owner)) - np.repeat(np.cumsum(parts_P) - parts_P, parts_P)
+        starts = self.answers.offsets[owner] + number * most
+        offsets = np.append(starts, self.facts)
+        return Links(
+            self.entity_P[owner], self.directed_P[owner], AnswerSets(offsets, self.answers.entities)
+        )
+
 
 def links_of(graph: KnowledgeGraph, *splits: str) -> Links:
     """The one-hop questions of some splits, by default all, sorted by relation and entity.

@@ -80,10 +80,11 @@ class AnswerSets:
 
     def take(self, rows: AnyInts) -> AnswerSets:
         """The sets of some queries, in the given order."""
-        counts = self.counts[rows]
+        starts = self.offsets[rows]  # not `counts`, which looks at all queries
+        counts = self.offsets[np.asarray(rows) + 1] - starts
         offsets = np.concatenate([[0], np.cumsum(counts)])
         inside = np.arange(offsets[-1]) - np.repeat(offsets[:-1], counts)
-        return AnswerSets(offsets, self.entities[np.repeat(self.offsets[rows], counts) + inside])
+        return AnswerSets(offsets, self.entities[np.repeat(starts, counts) + inside])
 
 
 def difference(more: AnswerSets, less: AnswerSets, entities: int) -> AnswerSets:

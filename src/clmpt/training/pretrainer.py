@@ -19,8 +19,9 @@ from clmpt.compute.row_shards import RowShard
 from clmpt.errors import TrainingError
 from clmpt.graph.edges import Ints
 from clmpt.predictors.link_batch import LinkBatch
-from clmpt.predictors.objectives import objective_of
+from clmpt.predictors.objectives import is_sampled, objective_of
 from clmpt.predictors.predictor import EmbeddingPredictor
+from clmpt.predictors.sampled_softmax import MOST_ANSWERS
 from clmpt.queries.links import Links
 from clmpt.settings import Pretraining
 from clmpt.training.stepping import (
@@ -46,6 +47,8 @@ class Pretrainer:
         if not len(links):
             raise TrainingError("There are no facts to train on.")
         assert predictor.shard == RowShard.own(predictor.shard.count)  # as `for_graph` made it
+        if is_sampled(predictor.objective, settings):
+            links = links.divided(MOST_ANSWERS)
         self.predictor, self.links, self.settings = predictor, links, settings
         self.device = predictor.entities_ED.device
         self.steps_done = 0
@@ -56,7 +59,7 @@ class Pretrainer:
         self.objective = objective_of(predictor.objective, settings)
         self.optimizer = self.objective.optimizer(predictor.parameters(), settings)
         self.result, self.often_E = predictor, None
-        if settings.candidates:  # a moving average would touch every row
+        if is_sampled(predictor.objective, settings):  # a moving average would touch every row
             self.often_E = self._often()
         elif settings.averaging:
             self.result = copy.deepcopy(predictor).requires_grad_(False)

@@ -79,7 +79,8 @@ def pretrain(
     run = _begun_together(Path(out), identity, source, StoredNames.of(graph).save)
 
     def validate() -> Validation:
-        found = evaluate_links(learner.result, graph, "valid")
+        limit, seed = settings.validation_links, settings.seed
+        found = evaluate_links(learner.result, graph, "valid", limit=limit, seed=seed)
         return Validation(found.mrr, found.as_plain())
 
     def keep(about: dict[str, Any]) -> None:

@@ -17,6 +17,13 @@ def measuring_options(command: AddCommand, reasoner: str | None) -> None:  # noq
     )
     measure.add_argument("--links", action="store_true", help="link prediction, both directions")
     measure.add_argument(
+        *("--limit",),
+        type=count,
+        default=0,
+        metavar="N",
+        help="with --links: over N questions of each split, drawn at random (default: all)",
+    )
+    measure.add_argument(
         "--queries",
         metavar="SOURCE",
         help="a query file or folder; a predictor uses beam search",
