@@ -32,6 +32,7 @@ from test_pretraining import circle, settings
 KINDS = {
     "full": {},
     "sampled": {"candidates": 6},
+    "groups": {"candidates": 6, "group": 5, "batch": 16},
     "few": {"batch": 2},  # fewer questions in a step than processes
     "relations": {"relation_weight": 0.5, "model": "distmult"},
     "negatives": {"model": "rotate", "learning_rate": 0.01},

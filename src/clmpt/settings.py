@@ -115,6 +115,9 @@ class Pretraining(Settings):
     candidates: int = setting(
         0, "entities drawn per step instead of scoring all; 0: all (complex, distmult)", least=0
     )
+    group: int = setting(
+        0, "questions of a step that share candidates; 0: all (with candidates)", least=0
+    )
     negatives: int = setting(256, "negative samples per step (transe, rotate)", least=1)
     margin: float = setting(9.0, "margin γ (transe, rotate)", least=0)
     temperature: float = setting(1.0, "of self-adversarial sampling (transe, rotate)", least=0)

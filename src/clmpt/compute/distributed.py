@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any, TypeVar
 
@@ -128,6 +128,16 @@ def from_all(own: T) -> list[T]:
     return found
 
 
+def alike(own: Tensor) -> list[Tensor]:
+    """The tensors of all processes, which have the same shape."""
+    if not _several():
+        return [own]
+    found = [torch.empty_like(own) for _ in range(processes())]
+    torch_distributed.all_gather(found, own.contiguous())
+    traffic.sent += own.nbytes * (processes() - 1)
+    return found
+
+
 def sent_to_first(value: Tensor, number: int) -> Tensor | None:
     """The value of one of the processes, in the process that writes files; None in the others. All
     call it; a process that only receives gives an array of the same shape."""
@@ -140,6 +150,29 @@ def sent_to_first(value: Tensor, number: int) -> Tensor | None:
         return None
     torch_distributed.recv(value, number)
     return value
+
+
+def exchanged(value: Tensor, counts: Sequence[int]) -> tuple[Tensor, list[int]]:
+    """Gives the first `counts[0]` rows to the first process and so on. Returns the rows that the
+    processes gave this one, in their order, and how many each of them gave."""
+    if not _several():
+        return value, list(counts)
+    sent = torch.tensor(counts, device=value.device)
+    received = torch.empty_like(sent)
+    torch_distributed.all_to_all_single(received, sent)
+    return _sent_by_counts(value, list(counts), received.tolist()), received.tolist()
+
+
+def returned(value: Tensor, counts: Sequence[int], given: Sequence[int]) -> Tensor:
+    """The answer to `exchanged`, whose `given` rows each process gets answers for."""
+    return value if not _several() else _sent_by_counts(value, list(counts), list(given))
+
+
+def _sent_by_counts(value: Tensor, sent: list[int], received: list[int]) -> Tensor:
+    found = value.new_empty(sum(received), *value.shape[1:])
+    torch_distributed.all_to_all_single(found, value.contiguous(), received, sent)
+    traffic.sent += (len(value) - sent[_number()]) * value[:1].nbytes
+    return found
 
 
 def sum_gradients(parameters: Iterable[Tensor], by_rows: Tensor | None = None) -> None:
@@ -180,10 +213,7 @@ def _rows_from_all(own: Tensor) -> list[Tensor]:
     most = max(int(count) for count in counts)
     padded = own.new_zeros(most, *own.shape[1:])
     padded[: len(own)] = own
-    found = [torch.empty_like(padded) for _ in counts]
-    torch_distributed.all_gather(found, padded)
-    traffic.sent += padded.nbytes * (processes() - 1)
-    return [part[: int(count)] for part, count in zip(found, counts, strict=True)]
+    return [part[: int(count)] for part, count in zip(alike(padded), counts, strict=True)]
 
 
 def add_up(value: Tensor) -> None:

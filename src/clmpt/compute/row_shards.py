@@ -67,8 +67,8 @@ class RowShard:
     def look_up(self, table_ND: Tensor, row_A: Tensor, sparse: bool = False) -> Tensor:
         """Rows of the whole table, of which `table_ND` is this process's shard.
 
-        All processes must ask for the same rows. Each may use them for another part of the loss:
-        gradients are summed. With `sparse`, that of the table has the rows that were asked for.
+        All processes must call it, each for the rows that it needs, and all must go backward.
+        Gradients are summed. With `sparse`, that of the table has the rows that were asked for.
         """
         if self.parts == 1:
             return functional.embedding(row_A, table_ND, sparse=sparse)
@@ -95,25 +95,41 @@ class RowShard:
                 if piece is not None:
                     yield piece
 
+    def best(self, scores_BN: Tensor, count: int) -> tuple[Tensor, Tensor]:
+        """The largest scores of all shards and their rows in the whole table, largest first; each
+        process has the scores of its own rows."""
+        own = scores_BN.topk(min(count, scores_BN.shape[1]), 1)
+        if self.parts == 1:
+            return own.values, own.indices
+        missing = (0, min(count, self.most) - own.values.shape[1])
+        values = functional.pad(own.values, missing, value=-torch.inf)
+        rows = functional.pad(own.indices + self.start, missing)
+        all_values, all_rows = (torch.cat(distributed.alike(t), 1) for t in (values, rows))
+        best = all_values.topk(min(count, self.count), 1)
+        return best.values, all_rows.gather(1, best.indices)
+
 
 class _LookUp(torch.autograd.Function):
+    """Every process tells the others which of their rows it needs, and they send them."""
+
     @staticmethod
     def forward(ctx: Any, table_ND: Tensor, row_A: Tensor, shard: RowShard, sparse: bool) -> Tensor:
-        at = shard.has(row_A).nonzero().squeeze(1)
-        found_AD = table_ND.new_zeros(len(row_A), table_ND.shape[1])
-        found_AD[at] = table_ND[row_A[at] - shard.start]
-        distributed.add_up(found_AD)
-        ctx.save_for_backward(row_A, at)
-        ctx.shard, ctx.sparse, ctx.shape = shard, sparse, table_ND.shape
-        return found_AD
+        order_A = row_A.argsort(stable=True)
+        sorted_A = row_A[order_A]
+        wanted = torch.bincount(sorted_A // shard.most, minlength=shard.parts).tolist()
+        asked, given = distributed.exchanged(sorted_A, wanted)
+        own = asked - shard.start
+        sorted_AD = distributed.returned(table_ND[own], given, wanted)
+        ctx.save_for_backward(order_A, own)
+        ctx.counts, ctx.sparse, ctx.shape = (wanted, given), sparse, table_ND.shape
+        return torch.empty_like(sorted_AD).index_copy_(0, order_A, sorted_AD)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None, None]:
-        row_A, at = ctx.saved_tensors
-        slope_AD = distributed.total(grads[0].contiguous())[at]
-        row = row_A[at] - ctx.shard.start
+        order_A, own = ctx.saved_tensors
+        slope_D = distributed.returned(grads[0][order_A], *ctx.counts)
         if ctx.sparse:
-            found = distributed.rows_tensor(row, slope_AD, ctx.shape)
+            found = distributed.rows_tensor(own, slope_D, ctx.shape)
         else:
-            found = torch.ops.aten.embedding_dense_backward(slope_AD, row, ctx.shape[0], -1, False)
+            found = torch.ops.aten.embedding_dense_backward(slope_D, own, ctx.shape[0], -1, False)
         return found, None, None, None

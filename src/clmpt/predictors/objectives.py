@@ -144,8 +144,9 @@ def softmax_loss(
     answers, and more in the last, smaller batch.
     """
     questions = len(batch.entity_B)
+    own_B, own_T = batch.own()  # all but the scores is shared out by questions, not by entities
     looked_up = predictor.embeddings(  # once, so that there is one gradient of the table's size
-        torch.cat([batch.entity_B, batch.answer_T])
+        torch.cat([batch.entity_B, batch.answer_T[own_T]])
     )
     head_BD, answer_TD = looked_up[:questions], looked_up[questions:]
     relation_BD = predictor.directed(batch.directed_B)
@@ -154,13 +155,12 @@ def softmax_loss(
     loss: Tensor = grouped_cross_entropy(
         projected_BD, predictor.entities_ED, batch, shard, scores_at_once=most
     )
-    own_B, own_T = batch.own()  # the rest of the loss is shared out by questions, not by entities
     if regularisation:
-        embeddings = head_BD[own_B], relation_BD[own_B], answer_TD[own_T]
+        embeddings = head_BD[own_B], relation_BD[own_B], answer_TD
         loss = loss + regularisation * predictor.n3(batch.count_B[own_B], *embeddings)
     if relation_weight:
         owner_T = batch.owner_T[own_T]
-        scores_TS = predictor.score_relations(look_up(head_BD, owner_T), answer_TD[own_T])
+        scores_TS = predictor.score_relations(look_up(head_BD, owner_T), answer_TD)
         row_T = predictor.rows(batch.directed_B)[owner_T]
         predicted = functional.cross_entropy(scores_TS.float(), row_T, reduction="sum")
         loss = loss + relation_weight * predicted
@@ -180,12 +180,10 @@ def sampled_loss(
     All facts of the batch share the negatives; those that score high weigh more. Negatives that
     happen to be answers are kept, as in the authors' code: they are rare.
     """
-    questions, answers = len(batch.entity_B), len(batch.answer_T)
-    looked_up = predictor.embeddings(torch.cat([batch.entity_B, batch.answer_T, negative_K]))
-    own_B, own_T = batch.own()
-    head_BD, others = looked_up[:questions][own_B], looked_up[questions:]
-    answer_TD, negative_KD = others[:answers][own_T], others[answers:]
-    batch = batch.part(own_B)
+    batch = batch.part(batch.own()[0])
+    wanted = batch.entity_B, batch.answer_T, negative_K
+    looked_up = predictor.embeddings(torch.cat(wanted))
+    head_BD, answer_TD, negative_KD = looked_up.split([len(part) for part in wanted])
     projected_BD = predictor.project(head_BD, predictor.directed(batch.directed_B))
     positive_T = predictor.match(look_up(projected_BD, batch.owner_T), answer_TD)
     negative_BK = predictor.match_all(projected_BD, negative_KD)

@@ -8,8 +8,8 @@ and changed: the time and memory of a step do not depend on the number of entiti
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
 from typing import Any, overload
 
 import torch
@@ -32,7 +32,7 @@ class SampledSoftmax:
         return settings.candidates
 
     def scored(self, settings: Pretraining, entities: int) -> int:
-        return min(entities, settings.candidates + settings.batch)
+        return min(entities, settings.candidates + (settings.group or settings.batch))
 
     def optimizer(
         self, parameters: Iterable[Tensor], settings: Pretraining
@@ -48,7 +48,8 @@ class SampledSoftmax:
         facts: float,
     ) -> Tensor:
         assert negative_K is not None
-        return sampled_softmax_loss(predictor, batch, negative_K, settings.regularisation, facts)
+        weight, group = settings.regularisation, settings.group
+        return sampled_softmax_loss(predictor, batch, negative_K, weight, facts, group)
 
 
 def sampled_softmax_loss(
@@ -57,35 +58,84 @@ def sampled_softmax_loss(
     negative_K: Tensor,
     regularisation: float,
     facts: float,
+    group: int = 0,
 ) -> Tensor:
-    """As `softmax_loss`, against the step's answers and the negatives instead of all entities.
+    """As `softmax_loss`, against the answers of the step and the negatives instead of all entities.
+
+    With `group`, so many questions after each other are compared with their own answers only. So a
+    process needs the rows of its own questions' groups, however many processes take part.
+    """
+    own_B = batch.own()[0]
+    groups = [_Group.of(batch, part, negative_K) for part in _groups(batch, own_B, group)]
+    needed = [batch.entity_B[own_B], *(one.candidate_C for one in groups)]
+    row_U = torch.unique(torch.cat(needed))
+    rows_UD = predictor.embeddings(row_U, sparse=True)
+    loss = 0 * rows_UD.sum()  # without questions it still has to take part in going backward
+    for one in groups:
+        found = one.loss(predictor, row_U, rows_UD, len(negative_K), regularisation)
+        loss = loss + found
+    return loss / facts
+
+
+def _groups(batch: LinkBatch, own_B: slice, size: int) -> Iterator[tuple[slice, slice]]:
+    """The groups that have questions of this process, and these questions."""
+    questions = len(batch.entity_B)
+    size = size or max(questions, 1)
+    for first in range(own_B.start // size * size, own_B.stop, size):
+        last = min(first + size, questions)
+        own = slice(max(own_B.start, first), min(own_B.stop, last))
+        if own.start < own.stop:
+            yield slice(first, last), own
+
+
+@dataclass(frozen=True)
+class _Group:
+    """This process's questions of a group, and the candidates of the whole group.
 
     An entity is one candidate however often it was drawn, so a negative that is an answer never
-    counts against itself. `chance_C` is how likely a step has a candidate at all: it may be an
-    answer many times over.
+    counts against itself.
     """
-    often_E = batch.often_E
-    assert often_E is not None
-    candidate_C = torch.unique(torch.cat([batch.answer_T, negative_K]))
-    row_U = torch.unique(torch.cat([batch.entity_B, candidate_C]))
-    rows_UD = predictor.embeddings(row_U, sparse=True)
-    batch = batch.part(batch.own()[0])
-    head_BD = look_up(rows_UD, torch.searchsorted(row_U, batch.entity_B))
-    candidate_CD = look_up(rows_UD, torch.searchsorted(row_U, candidate_C))
-    relation_BD = predictor.directed(batch.directed_B)
-    chance_C = -torch.expm1(-len(negative_K) / predictor.shard.count - often_E[candidate_C])
-    at_T = torch.searchsorted(candidate_C, batch.answer_T)
-    loss: Tensor = grouped_cross_entropy(
-        predictor.project(head_BD, relation_BD),
-        candidate_CD,
-        replace(batch, answer_T=at_T),
-        RowShard.whole(len(candidate_C)),
-        chance_C.log(),
-    )
-    if regularisation:
-        cubes = predictor.n3(batch.count_B, head_BD, relation_BD, look_up(candidate_CD, at_T))
-        loss = loss + regularisation * cubes
-    return loss / facts
+
+    own: LinkBatch
+    candidate_C: Tensor
+    share: float  # of a full step's questions that a group has
+
+    @classmethod
+    def of(cls, batch: LinkBatch, parts: tuple[slice, slice], negative_K: Tensor) -> _Group:
+        group, own = parts
+        candidate_C = torch.unique(torch.cat([batch.answer_T[batch.facts_of(group)], negative_K]))
+        share = (group.stop - group.start) / max(len(batch.entity_B), 1)
+        return cls(batch.part(own), candidate_C, share)
+
+    def loss(
+        self,
+        predictor: BilinearPredictor,
+        row_U: Tensor,
+        rows_UD: Tensor,
+        negatives: int,
+        regularisation: float,
+    ) -> Tensor:
+        """`chance_C` is how likely a group has a candidate at all: it may be an answer many times
+        over."""
+        own, candidate_C = self.own, self.candidate_C
+        assert own.often_E is not None
+        head_BD = look_up(rows_UD, torch.searchsorted(row_U, own.entity_B))
+        candidate_CD = look_up(rows_UD, torch.searchsorted(row_U, candidate_C))
+        relation_BD = predictor.directed(own.directed_B)
+        often_C = negatives / predictor.shard.count + self.share * own.often_E[candidate_C]
+        chance_C = -torch.expm1(-often_C)
+        at_T = torch.searchsorted(candidate_C, own.answer_T)
+        loss: Tensor = grouped_cross_entropy(
+            predictor.project(head_BD, relation_BD),
+            candidate_CD,
+            replace(own, answer_T=at_T),
+            RowShard.whole(len(candidate_C)),
+            chance_C.log(),
+        )
+        if regularisation:
+            cubes = predictor.n3(own.count_B, head_BD, relation_BD, look_up(candidate_CD, at_T))
+            loss = loss + regularisation * cubes
+        return loss
 
 
 class RowAdagrad(torch.optim.Optimizer):
