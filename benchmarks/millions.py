@@ -181,7 +181,8 @@ def sampling(options: argparse.Namespace) -> None:
     seconds, total = 0.0, 0
     for name in (*EPFO, *NEGATION):
         started = time.perf_counter()
-        found = sample(shape(name), graph, Protocol((split,), (split,)), options.asked, 0)
+        protocol = Protocol((split,), (split,), max_bindings=options.max_bindings)
+        found = sample(shape(name), graph, protocol, options.asked, 0)
         seconds += time.perf_counter() - started
         total += len(found)
         print(f"{name:<4} {len(found):7,} in {time.perf_counter() - started:6.1f} s", flush=True)
@@ -211,7 +212,9 @@ def main() -> None:
         kind.add_argument("--entities", type=int, default=10_000)
         kind.add_argument("--candidates", type=int, default=1024)
         kind.add_argument("--people", type=int, default=930_000)
-        kind.add_argument("--asked", type=int, default=1000)
+        asked = 5000 if name == "sampling" else 1000
+        kind.add_argument("--asked", type=int, default=asked)
+        kind.add_argument("--max-bindings", type=int, default=20_000)
         kind.add_argument("--recipe")
     options = parser.parse_args()
     options.run(options)

@@ -14,7 +14,7 @@ from clmpt.logic.shapes import EPFO, NEGATION, SHAPES, shape
 from clmpt.queries.store import QueryGroup
 from clmpt.queries.templates import instantiate
 from clmpt.sampling.sampler import Protocol, sample
-from clmpt.symbolic.solver import solve
+from clmpt.symbolic.solver import solve, solve_many
 from strategies import graphs
 from toy import random_graph
 
@@ -208,3 +208,15 @@ def test_instantiate_swaps_the_ends_of_inverse_relations() -> None:
     query = instantiate(shape("1p"), np.array([4]), np.array([7]), 5)
     (atom,) = query.patterns[0].atoms
     assert (atom.relation, atom.head, atom.tail) == (Id(2), Variable("y"), Id(4))
+
+
+def test_a_limit_of_bindings_leaves_out_broad_queries() -> None:
+    graph = random_graph(False)
+    for name in ("2p", "pin", "up"):
+        limited = Protocol(("train",), ("train",), max_bindings=5)
+        found = sample(shape(name), graph, limited, 30, seed=0)
+        assert len(found)
+        assert found.easy.counts.max() <= 5 * (1 + (name == "up"))
+        view = graph.view("train")
+        answers = solve_many(shape(name), view, found.entities, found.relations)
+        assert found.easy.entities.tolist() == answers.entities.tolist()

@@ -7,8 +7,11 @@ import pytest
 
 from clmpt.graph.knowledge_graph import KnowledgeGraph
 from clmpt.logic.shapes import shape
-from clmpt.symbolic.solver import solve_many
-from toy import ask, films
+from clmpt.sampling.sampler import Protocol, sample
+from clmpt.symbolic.engine import Engine
+from clmpt.symbolic.solver import compiled, solve_many, template_batches
+from clmpt.symbolic.tables import Bindings
+from toy import ask, films, random_graph
 
 
 @pytest.mark.parametrize(
@@ -92,3 +95,39 @@ def test_relation_ids_beyond_the_last_are_inverses() -> None:
 def test_no_queries_give_no_answers() -> None:
     nothing = np.empty((0, 1), np.int64)
     assert len(solve_many(shape("1p"), films(), nothing, nothing)) == 0
+
+
+@pytest.mark.parametrize("name", ["1p", "2p", "3p", "ip", "pi", "up", "inp", "pin"])
+def test_small_parts_and_large_ones_give_the_same_bindings(name: str) -> None:
+    graph, template = random_graph(False), shape(name)
+    asked = sample(template, graph, Protocol(("train",), ("train",)), 60, seed=0)
+    batches = template_batches(template, graph, asked.entities, asked.relations)
+    for part, batch in zip(compiled(template), batches, strict=True):
+        whole = Engine(graph.index).run(part.plan, batch)
+        for rows_at_once in (1, 7, 50):
+            found = Engine(graph.index, rows_at_once=rows_at_once).run(part.plan, batch)
+            assert _rows(found) == _rows(whole)
+
+
+def _rows(found: Bindings) -> set[tuple[int, ...]]:
+    columns = [found.columns[variable].tolist() for variable in sorted(found.columns)]
+    rows = list(zip(found.query_N.tolist(), *columns, strict=True))
+    assert len(set(rows)) == len(rows)
+    return set(rows)
+
+
+@pytest.mark.parametrize("name", ["1p", "2p", "2u", "up", "2in", "pin"])
+def test_broad_queries_are_given_up_and_the_others_answered(name: str) -> None:
+    graph, template = random_graph(False), shape(name)
+    asked = sample(template, graph, Protocol(("train",), ("train",)), 60, seed=0)
+    whole = solve_many(template, graph, asked.entities, asked.relations)
+    few = solve_many(template, graph, asked.entities, asked.relations, most_bindings=3)
+    kept = few.counts > 0
+    assert 0 < kept.sum() < len(kept)
+    rows = kept.nonzero()[0]
+    assert few.take(rows).entities.tolist() == whole.take(rows).entities.tolist()
+    assert (few.counts[rows] == whole.counts[rows]).all()
+    if name == "1p":
+        assert (kept == (whole.counts <= 3)).all()
+    all_of_them = solve_many(template, graph, asked.entities, asked.relations, 10**6)
+    assert all_of_them.entities.tolist() == whole.entities.tolist()

@@ -108,6 +108,7 @@ def sample_from(
     seed: int = 0,
     split: str | None = None,
     max_answers: int | None = None,
+    max_bindings: int | None = None,
     workers: int | None = None,
     progress: ShowProgress = True,
 ) -> QuerySet:
@@ -118,7 +119,7 @@ def sample_from(
     a file that is finished.
     """
     known, out = graph_from(graph), Path(out)
-    protocol = protocol_for(known, split, max_answers)
+    protocol = protocol_for(known, split, max_answers, max_bindings)
     wanted = [wanted_shape(text, count) for text in shapes]
     with shown_progress(progress) as show:
         return make_queries(

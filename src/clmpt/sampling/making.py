@@ -44,7 +44,10 @@ def wanted_shape(text: str, count: int) -> tuple[Query, int]:
 
 
 def protocol_for(
-    graph: KnowledgeGraph, split: str | None = None, max_answers: int | None = None
+    graph: KnowledgeGraph,
+    split: str | None = None,
+    max_answers: int | None = None,
+    max_bindings: int | None = None,
 ) -> Protocol:
     """How queries of a split are sampled: by default of the first one."""
     split = split or graph.splits[0]
@@ -52,7 +55,8 @@ def protocol_for(
     observed, full = OBSERVED.get(split, (split,)), FULL.get(split, (split,))
     graph.view(*full)
     held_out = set(full) != set(observed)
-    return Protocol(observed, full, max_answers or (MOST_HARD if held_out else 0))
+    most = max_answers or (MOST_HARD if held_out else 0)
+    return Protocol(observed, full, most, max_bindings or 0)
 
 
 def make_queries(
@@ -87,6 +91,8 @@ def make_queries(
         "asked": [[str(query), count] for query, count in wanted],
         "names": sorted((names or {}).values()),
     }
+    if protocol.max_bindings:
+        about["max_bindings"] = protocol.max_bindings
     share = share or Alone()
     with share.held(lock_beside(out)):
         if (finished := share.by_one(lambda: _begun(out, about))) is not None:

@@ -45,12 +45,14 @@ class Protocol:
 
     Easy answers hold on the `observed` splits, hard ones only once those of `full` are added. If
     both are the same, there are no hard answers, as for training. `max_answers` caps the hard ones,
-    or the easy ones if there are no hard ones; zero means no cap.
+    or the easy ones if there are no hard ones; zero means no cap. `max_bindings` caps the bindings
+    of variables on the way to a query's answers, which bounds what a candidate costs.
     """
 
     observed: tuple[str, ...]
     full: tuple[str, ...]
     max_answers: int = 0
+    max_bindings: int = 0
 
     @property
     def has_hard(self) -> bool:
@@ -200,9 +202,10 @@ def _judge(
     protocol: Protocol,
     exhausted: bool,
 ) -> _Accepted:
-    answers = solve_many(template, full, candidates.entities, candidates.relations)
+    most = protocol.max_bindings
+    answers = solve_many(template, full, candidates.entities, candidates.relations, most)
     if protocol.has_hard:
-        easy = solve_many(template, observed, candidates.entities, candidates.relations)
+        easy = solve_many(template, observed, candidates.entities, candidates.relations, most)
         hard = difference(answers, easy, len(full.entities))
         good = hard.counts > 0
         limited = hard.counts
@@ -215,7 +218,7 @@ def _judge(
     rows = np.flatnonzero(good)
     for looser in _without_a_negation(template):
         some = candidates.take(rows)
-        more = solve_many(looser, full, *_columns_for(looser, template, some))
+        more = solve_many(looser, full, *_columns_for(looser, template, some), most)
         rows = rows[more.counts > answers.counts[rows]]
     return _Accepted(candidates.take(rows), easy.take(rows), hard.take(rows), exhausted)
 

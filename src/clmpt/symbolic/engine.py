@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from math import prod
 
 import numpy as np
 import numpy.typing as npt
@@ -22,11 +21,10 @@ from clmpt.symbolic.tables import (
     codes,
     concatenate,
     costlier,
-    firsts,
+    distinct,
     halves,
     in_parts,
     need_rows,
-    sorted_distinct,
 )
 
 # Shapes: B queries of a batch, N rows of a table, X directed edges of the graph
@@ -47,15 +45,22 @@ class SlotValues:
 
 @dataclass(frozen=True)
 class Engine:
-    """`missing_X` marks the edges that count as missing links; without it, costs are not kept."""
+    """`missing_X` marks the edges that count as missing links; without it, costs are not kept.
+    `most_rows` is what a step may make of a query before it is given up; 0: any number."""
 
     index: EdgeIndex
     missing_X: npt.NDArray[np.bool_] | None = None
     rows_at_once: int = ROWS_AT_ONCE
+    most_rows: int = 0
 
     def run(self, plan: Plan, batch: SlotValues) -> Bindings:
         """The distinct bindings of the plan's outputs for every query of the batch."""
-        return _Run(self, plan, batch).result()
+        return self.run_within(plan, batch)[0]
+
+    def run_within(self, plan: Plan, batch: SlotValues) -> tuple[Bindings, Bools]:
+        """The bindings, and which queries were given up: theirs are not all there."""
+        run = _Run(self, plan, batch)
+        return run.result(), run.given_up_B
 
     def edge_cost(self, edges: AnyInts) -> Ints | None:
         return None if self.missing_X is None else self.missing_X[edges].astype(np.int64)
@@ -63,7 +68,7 @@ class Engine:
 
 class _Run:
     """One plan over one batch. `alive_B` and `cost_B` are None until a step sets them. `found_F`
-    has the results so far, as numbers, once a step is run in parts."""
+    has the results so far, as numbers, once a step is run in parts of a query."""
 
     def __init__(self, engine: Engine, plan: Plan, batch: SlotValues) -> None:
         self.engine, self.plan, self.batch = engine, plan, batch
@@ -72,6 +77,7 @@ class _Run:
         self.cost_B: Ints | None = None
         self.found_F: Ints = np.empty(0, np.int64)
         self.is_split = False
+        self.given_up_B = np.zeros(self.queries, np.bool_)
 
     def result(self) -> Bindings:
         found = [self.closed(table) for table in self.steps(0, {}, np.arange(self.queries))]
@@ -131,11 +137,7 @@ class _Run:
                     else self.join(tables[step.table], tables[step.other])
                 )
                 if isinstance(grown, list):
-                    self.is_split = True
-                    for part in grown:
-                        tables = self.still_open({**tables, step.table: part})
-                        if all(map(len, tables.values())):
-                            yield from self.steps(number, dict(tables), query_B)
+                    yield from self.each_part(grown, number, step.table, tables, query_B)
                     return
                 tables[step.table] = grown
                 if isinstance(step, Join):
@@ -145,6 +147,25 @@ class _Run:
         else:
             self.note_found(tables[self.plan.table])
             yield tables[self.plan.table]
+
+    def each_part(
+        self,
+        parts: list[Bindings],
+        at: int,
+        number: int,
+        tables: dict[int, Bindings],
+        query_B: Ints,
+    ) -> Iterator[Bindings]:
+        of_one_query = parts[0].query_N[0] == parts[-1].query_N[0]
+        for part in parts:
+            first, last = int(part.query_N.min()), int(part.query_N.max())
+            self.is_split = of_one_query
+            if not of_one_query:  # other queries' results are of no use for it
+                self.found_F = np.empty(0, np.int64)
+            tables = self.still_open({**tables, number: part})
+            if all(map(len, tables.values())):
+                asked_B = query_B[(query_B >= first) & (query_B <= last)]
+                yield from self.steps(at, dict(tables), asked_B)
 
     # --- results of earlier parts -----------------------------------------------------------------
 
@@ -160,6 +181,14 @@ class _Run:
         code_N = self.result_codes(table)
         if code_N is not None:
             self.found_F = np.union1d(self.found_F, code_N)
+
+    def not_given_up(self, query_N: AnyInts, count_N: AnyInts) -> Bools | None:
+        """Which rows to go on with, if each were to become so many; None: with all."""
+        if not self.engine.most_rows:
+            return None
+        rows_B = np.bincount(query_N, count_N, self.queries)
+        self.given_up_B |= rows_B > self.engine.most_rows
+        return ~self.given_up_B[query_N]
 
     def still_open(self, tables: dict[int, Bindings]) -> dict[int, Bindings]:
         """The rows that can add to the results: one way to an answer is enough."""
@@ -211,7 +240,7 @@ class _Run:
         return costlier(table, self.engine.edge_cost(edge_N)).take(found_N)
 
     def refuse(self, step: Refuse, tables: dict[int, Bindings]) -> None:
-        sub_engine = replace(self.engine, missing_X=None)
+        sub_engine = replace(self.engine, missing_X=None, most_rows=0)
         if step.table < 0:
             matched = sub_engine.run(step.plan, self.batch).query_N
             self.keep_queries(~np.isin(np.arange(self.queries), matched))
@@ -230,45 +259,7 @@ class _Run:
         tables[step.table] = table.take(~refused_N)
 
     def forget(self, table: Bindings, keep: tuple[Variable, ...]) -> Bindings:
-        """The distinct rows of the kept columns, sorted by query; equal rows get the least cost."""
-        if not len(table):
-            return Bindings(table.query_N, {v: table.columns[v] for v in keep}, table.cost_N)
-        if self.queries == len(keep) == 1 and table.cost_N is None:
-            value_N = sorted_distinct(table.columns[keep[0]], self.index.entities)
-            return Bindings(np.zeros(len(value_N), np.int64), {keep[0]: value_N})
-        columns = [table.query_N, *(table.columns[variable] for variable in keep)]
-        sizes = [self.queries, *(self.index.entities for _ in keep)]
-        code_N = codes(columns, sizes)
-        if code_N is None:
-            return self.forget_wide(table, columns, keep)
-        cost_N = None
-        if table.cost_N is None:
-            code_N = sorted_distinct(code_N, prod(sizes)).astype(np.int64, copy=False)
-        else:
-            order = np.lexsort((table.cost_N, code_N))
-            code_N = code_N[order]
-            first_N = firsts(code_N)
-            code_N, cost_N = code_N[first_N], table.cost_N[order][first_N]
-        values = []
-        for size in reversed(sizes[1:]):
-            rest_N = code_N // size
-            values.append(code_N - rest_N * size)
-            code_N = rest_N
-        return Bindings(code_N, dict(zip(keep, reversed(values), strict=True)), cost_N)
-
-    def forget_wide(
-        self, table: Bindings, columns: list[AnyInts], keep: tuple[Variable, ...]
-    ) -> Bindings:
-        """`forget` for columns that do not fit in one number."""
-        costs = [] if table.cost_N is None else [table.cost_N]
-        order = np.lexsort((*costs, *reversed(columns)))
-        ordered = [column[order] for column in columns]
-        first_N = np.logical_or.reduce([firsts(column) for column in ordered])
-        return Bindings(
-            ordered[0][first_N].astype(np.int64, copy=False),
-            {v: column[first_N] for v, column in zip(keep, ordered[1:], strict=True)},
-            None if table.cost_N is None else table.cost_N[order][first_N],
-        )
+        return distinct(table, keep, self.queries, self.index.entities)
 
     # --- steps that make rows: a table, or a list of parts if it would be too large ---------------
 
@@ -281,6 +272,9 @@ class _Run:
             shortest_B = (stop_LB - start_LB).argmin(axis=0)
             at_B = np.arange(len(query_B))
             start_B, stop_B = start_LB[shortest_B, at_B], stop_LB[shortest_B, at_B]
+        keep_B = self.not_given_up(query_B, stop_B - start_B)
+        if keep_B is not None:
+            start_B = np.where(keep_B, start_B, stop_B)
         if self.too_many(stop_B - start_B):
             return halves(query_B)
         need_rows(int((stop_B - start_B).sum()), 1)
@@ -347,6 +341,9 @@ class _Run:
             table.columns[step.start], self.per_row(relation_B, table)
         )
         count_N = stop_N - start_N
+        keep_N = self.not_given_up(table.query_N, count_N)
+        if keep_N is not None:
+            table, start_N, count_N = table.take(keep_N), start_N[keep_N], count_N[keep_N]
         if self.too_many(count_N):
             return in_parts(table, count_N, self.engine.rows_at_once)
         need_rows(int(count_N.sum()), len(table.columns) + 1)
@@ -363,6 +360,9 @@ class _Run:
         right_key = right_key[order]
         start_N = np.searchsorted(right_key, left_key, "left")
         stop_N = np.searchsorted(right_key, left_key, "right")
+        keep_N = self.not_given_up(left.query_N, stop_N - start_N)
+        if keep_N is not None:
+            left, start_N, stop_N = left.take(keep_N), start_N[keep_N], stop_N[keep_N]
         if self.too_many(stop_N - start_N):
             return in_parts(left, stop_N - start_N, self.engine.rows_at_once)
         need_rows(int((stop_N - start_N).sum()), len(left.columns) + len(right.columns))

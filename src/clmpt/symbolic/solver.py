@@ -121,15 +121,20 @@ def _batch(parts: Sequence[CompiledPattern], graph: KnowledgeGraph) -> SlotValue
 
 
 def solve_many(
-    template: Query, graph: KnowledgeGraph, entities: AnyInts, relations: AnyInts
+    template: Query,
+    graph: KnowledgeGraph,
+    entities: AnyInts,
+    relations: AnyInts,
+    most_bindings: int = 0,
 ) -> AnswerSets:
     """The answers to a template for many values of its placeholders, one row per query.
 
     Columns follow `placeholders(template)`. The relation id r + R, R being the number of relations,
-    stands for the inverse of the relation r.
+    stands for the inverse of the relation r. A query that takes more than `most_bindings` rows of a
+    table on the way is given up and gets no answers; 0: none is.
     """
     batches = template_batches(template, graph, entities, relations)
-    return _solve_parts(compiled(template), batches, graph)
+    return _solve_parts(compiled(template), batches, graph, most_bindings)
 
 
 def template_batches(
@@ -159,14 +164,23 @@ def _slots(
 
 
 def _solve_parts(
-    parts: tuple[CompiledPattern, ...], batches: list[SlotValues], graph: KnowledgeGraph
+    parts: tuple[CompiledPattern, ...],
+    batches: list[SlotValues],
+    graph: KnowledgeGraph,
+    most_bindings: int = 0,
 ) -> AnswerSets:
-    engine, queries = Engine(graph.index), len(batches[0])
+    engine, queries = Engine(graph.index, most_rows=most_bindings), len(batches[0])
     chunks: list[AnswerSets] = []
     for first in range(0, queries, QUERIES_AT_ONCE):
         rows = slice(first, first + QUERIES_AT_ONCE)
         some = [SlotValues(b.entities_BS[rows], b.relations_BR[rows]) for b in batches]
-        tables = [engine.run(part.plan, batch) for part, batch in zip(parts, some, strict=True)]
+        found = [
+            engine.run_within(part.plan, batch) for part, batch in zip(parts, some, strict=True)
+        ]
+        given_up_B = np.logical_or.reduce([given_up for _, given_up in found])
+        tables = [table for table, _ in found]
+        if given_up_B.any():
+            tables = [table.take(~given_up_B[table.query_N]) for table in tables]
         chunks.append(_union(parts, tables, len(some[0]), graph))
     if len(chunks) == 1:
         return chunks[0]

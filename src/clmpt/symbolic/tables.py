@@ -52,8 +52,17 @@ def halves(query_B: Ints) -> list[Ints]:
 
 
 def in_parts(table: Bindings, count_N: AnyInts, limit: int) -> list[Bindings]:
-    """The table dealt out into two or more parts that each grow to about the limit. The first part
-    is a sample of the whole: most answers are found there, if they have many derivations."""
+    """The table in two or more parts that each grow to about the limit: some of the queries each.
+    If there is only one, it is dealt out: the first part is a sample of the whole, and most answers
+    are found there, if they have many derivations."""
+    rows_B = np.bincount(table.query_N, count_N)
+    if np.count_nonzero(rows_B) > 1:
+        part_B = (rows_B.cumsum() - rows_B) // limit
+        part_N = np.unique(part_B[table.query_N], return_inverse=True)[1]
+        if part_N.max():
+            return [table.take(part_N == part) for part in range(part_N.max() + 1)]
+        part_N = table.query_N == table.query_N.max()  # a broad query after narrow ones
+        return [table.take(~part_N), table.take(part_N)]
     parts = min(len(table), max(2, -(-int(count_N.sum()) // limit)))
     return [table.take(slice(first, None, parts)) for first in range(parts)]
 
@@ -96,6 +105,47 @@ def sorted_distinct(code_N: AnyInts, room: int) -> AnyInts:
         return np.flatnonzero(marked)
     code_N = np.sort(code_N)
     return code_N[firsts(code_N)]
+
+
+def distinct(table: Bindings, keep: tuple[Variable, ...], queries: int, entities: int) -> Bindings:
+    """The distinct rows of the kept columns, sorted by query; equal rows get the least cost."""
+    if not len(table):
+        return Bindings(table.query_N, {v: table.columns[v] for v in keep}, table.cost_N)
+    if queries == len(keep) == 1 and table.cost_N is None:
+        value_N = sorted_distinct(table.columns[keep[0]], entities)
+        return Bindings(np.zeros(len(value_N), np.int64), {keep[0]: value_N})
+    columns = [table.query_N, *(table.columns[variable] for variable in keep)]
+    sizes = [queries, *(entities for _ in keep)]
+    code_N = codes(columns, sizes)
+    if code_N is None:
+        return _distinct_wide(table, columns, keep)
+    cost_N = None
+    if table.cost_N is None:
+        code_N = sorted_distinct(code_N, prod(sizes)).astype(np.int64, copy=False)
+    else:
+        order = np.lexsort((table.cost_N, code_N))
+        code_N = code_N[order]
+        first_N = firsts(code_N)
+        code_N, cost_N = code_N[first_N], table.cost_N[order][first_N]
+    values = []
+    for size in reversed(sizes[1:]):
+        rest_N = code_N // size
+        values.append(code_N - rest_N * size)
+        code_N = rest_N
+    return Bindings(code_N, dict(zip(keep, reversed(values), strict=True)), cost_N)
+
+
+def _distinct_wide(table: Bindings, columns: list[AnyInts], keep: tuple[Variable, ...]) -> Bindings:
+    """`distinct` for columns that do not fit in one number."""
+    costs = [] if table.cost_N is None else [table.cost_N]
+    order = np.lexsort((*costs, *reversed(columns)))
+    ordered = [column[order] for column in columns]
+    first_N = np.logical_or.reduce([firsts(column) for column in ordered])
+    return Bindings(
+        ordered[0][first_N].astype(np.int64, copy=False),
+        {v: column[first_N] for v, column in zip(keep, ordered[1:], strict=True)},
+        None if table.cost_N is None else table.cost_N[order][first_N],
+    )
 
 
 def need_rows(rows: int, columns: int) -> None:

@@ -46,7 +46,7 @@ def sample_queries(options: argparse.Namespace) -> None:
     started, out = time.perf_counter(), Path(options.out)
     is_repeated = out.exists()
     graph = open_graph(options.folder)
-    protocol = protocol_for(graph, options.split, options.max_answers)
+    protocol = protocol_for(graph, options.split, options.max_answers, options.max_bindings)
     named = [_name_and_shape(text) for text in options.shapes]
     names = {shape(formula): name for name, formula in named if name}
     wanted = [wanted_shape(formula, options.count) for _, formula in named]

@@ -39,6 +39,12 @@ def sampling_options(command: AddCommand, reasoner: str | None) -> None:  # noqa
     sample.add_argument(
         "--max-answers", type=count, metavar="N", help="at most N hard answers per query"
     )
+    sample.add_argument(
+        "--max-bindings",
+        type=count,
+        metavar="N",
+        help="leave out queries with more than N bindings of variables at a time; for large graphs",
+    )
     add_processes(sample)
     sample.add_argument("--workers", type=count, metavar="N", help="processes (default: all cores)")
 
