@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -17,9 +18,11 @@ from safetensors.torch import load_file
 
 from clmpt.cli.main import main
 from clmpt.compute import distributed
+from clmpt.compute.row_shards import RowShard
 from clmpt.errors import DataError, SettingError
 from clmpt.evaluation.link_ranks import evaluate_links
 from clmpt.graph.knowledge_graph import KnowledgeGraph
+from clmpt.predictors.calibration import calibrate
 from clmpt.predictors.predictor import fresh_predictor
 from clmpt.queries.links import links_of
 from clmpt.storage.run_folder import RunFolder, identity_of, read_log
@@ -35,6 +38,8 @@ KINDS = {
     "groups": {"candidates": 6, "group": 5, "batch": 16},
     "few": {"batch": 2},  # fewer questions in a step than processes
     "relations": {"relation_weight": 0.5, "model": "distmult"},
+    "tables": {"divided": "tables"},
+    "sampled tables": {"divided": "tables", "candidates": 6},
     "negatives": {"model": "rotate", "learning_rate": 0.01},
 }
 SHARDS_OF_30 = {1: [30], 2: [15, 15], 3: [10, 10, 10], 4: [8, 8, 8, 6]}
@@ -51,16 +56,20 @@ def weights(
 
 
 @pytest.mark.parametrize("number", [1, 2, 3, 4])
-@pytest.mark.parametrize("kind", KINDS)
-def test_any_number_of_processes_gives_the_same_weights(kind: str, number: int) -> None:
-    losses, (entities, relations) = weights(KINDS[kind])
-    found = in_processes(number, lambda: weights(KINDS[kind]))
-    shards = [tables[0] for _, tables in found]
-    assert [len(shard) for shard in shards] == SHARDS_OF_30[number]
-    np.testing.assert_allclose(np.concatenate(shards), entities, rtol=1e-5, atol=1e-7)
-    for their_losses, (_, theirs) in found:
-        assert their_losses == pytest.approx(losses, rel=1e-6)
-        np.testing.assert_allclose(theirs, relations, rtol=1e-5, atol=1e-7)
+def test_any_number_of_processes_gives_the_same_weights(number: int) -> None:
+    found = in_processes(number, lambda: {kind: weights(KINDS[kind]) for kind in KINDS})
+    for kind, chosen in KINDS.items():
+        losses, tables = weights(chosen)
+        ours = [one[kind] for one in found]
+        assert [len(shards[0]) for _, shards in ours] == SHARDS_OF_30[number]
+        for their_losses, _ in ours:
+            assert their_losses == pytest.approx(losses, rel=1e-6), kind
+        divided = chosen.get("divided") == "tables"
+        for at, table in enumerate(tables):
+            shards = [theirs[at] for _, theirs in ours]
+            wholes = [np.concatenate(shards)] if at == 0 or divided else shards
+            for whole in wholes:
+                np.testing.assert_allclose(whole, table, rtol=1e-5, atol=1e-7, err_msg=kind)
 
 
 def few() -> KnowledgeGraph:
@@ -69,55 +78,88 @@ def few() -> KnowledgeGraph:
     return KnowledgeGraph.from_triples(facts)
 
 
-@pytest.mark.parametrize("kind", ["full", "sampled", "negatives"])
-def test_a_process_without_rows_takes_part(kind: str) -> None:
-    table = settings(initial_scale=0.3, **KINDS[kind])
-
-    def trained() -> tuple[list[float], np.ndarray[Any, Any]]:
-        graph = few()
-        links = links_of(graph)
-        learner = Pretrainer(fresh_predictor(graph, table).double(), links, table)
+def test_a_process_without_rows_takes_part() -> None:
+    def trained(kind: str) -> tuple[list[float], np.ndarray[Any, Any]]:
+        graph, table = few(), settings(initial_scale=0.3, **KINDS[kind])
+        learner = Pretrainer(fresh_predictor(graph, table).double(), links_of(graph), table)
         losses = [float(learner.step()) for _ in range(5)]
         return losses, learner.result.entities_ED.detach().numpy()
 
-    losses, entities = trained()
-    found = in_processes(4, trained)
-    assert [len(shard) for _, shard in found] == [2, 2, 1, 0]
-    np.testing.assert_allclose(
-        np.concatenate([shard for _, shard in found]), entities, rtol=1e-5, atol=1e-7
-    )
-    assert all(theirs == pytest.approx(losses, rel=1e-6) for theirs, _ in found)
+    kinds = "full", "sampled", "negatives", "sampled tables"
+    found = in_processes(4, lambda: {kind: trained(kind) for kind in kinds})
+    for kind in kinds:
+        losses, entities = trained(kind)
+        assert [len(one[kind][1]) for one in found] == [2, 2, 1, 0]
+        np.testing.assert_allclose(
+            np.concatenate([one[kind][1] for one in found]), entities, rtol=1e-5, atol=1e-7
+        )
+        assert all(one[kind][0] == pytest.approx(losses, rel=1e-6) for one in found)
+
+
+def test_the_best_of_all_shards_are_the_best_of_the_table() -> None:
+    scores_BN = torch.randn(3, 5, generator=torch.Generator().manual_seed(0))
+    for count in (1, 4, 9):  # more than a shard has, more than all have
+
+        def best(count: int = count) -> tuple[list[Any], list[Any], list[Any]]:
+            shard = RowShard.own(5)
+            own_BN = scores_BN[:, shard.start : shard.stop]
+            values_BC, rows_BC = shard.best(own_BN, count)
+            return values_BC.tolist(), rows_BC.tolist(), shard.logsumexp(own_BN).tolist()
+
+        wanted = scores_BN.topk(min(count, 5))
+        for values, rows, normaliser in in_processes(4, best):  # the last has no rows
+            assert values == wanted.values.tolist()
+            assert rows == wanted.indices.tolist()
+            assert normaliser == pytest.approx(scores_BN.logsumexp(1).tolist())
+
+
+def test_shards_are_calibrated_as_the_whole_table_is() -> None:
+    graph = circle()
+    predictor = fresh_predictor(graph, settings(initial_scale=0.3))
+
+    def calibrated(divided: bool) -> list[Any]:
+        predictor.calibration_SC.zero_()
+        calibrate(predictor.own_part() if divided else predictor, graph, 0)
+        return predictor.calibration_SC.tolist()
+
+    one = calibrated(False)
+    assert any(map(any, one))
+    for found in in_processes(4, lambda: calibrated(True)):
+        np.testing.assert_allclose(found, one, rtol=1e-4, atol=1e-6)
 
 
 @pytest.mark.parametrize(("before", "after"), [(3, 2), (2, 4), (4, 1), (1, 3)])
 def test_a_state_is_divided_anew_for_any_number_of_processes(
     tmp_path: Path, before: int, after: int
 ) -> None:
-    chosen = settings(candidates=6, epochs=8)
+    chosen = settings(candidates=6, epochs=8, divided="tables")
 
-    def some_steps() -> dict[str, list[Any]]:
+    def some_steps() -> bool:
         run = pretrain(circle(), chosen, tmp_path / "run", save_seconds=1e9)
         list(islice(run, 5))
         run.close()
-        return {}
+        return True
 
-    def restored() -> list[tuple[str, np.ndarray[Any, Any]]]:
-        learner = Pretrainer(fresh_predictor(circle(), chosen), links_of(circle(), "train"), chosen)
+    def restored(divided: str) -> dict[str, np.ndarray[Any, Any]]:
+        table = replace(chosen, divided=divided)
+        learner = Pretrainer(fresh_predictor(circle(), table), links_of(circle(), "train"), table)
         run = RunFolder.find(tmp_path / "run", identity_of(tmp_path / "run"))
         assert run is not None
         found = load_state(run, learner.shards)
         assert found is not None
         learner.restore(found[0], int(found[1]["steps_done"]))
         assert learner.steps_done == 5
-        return [(name, tensor.numpy()) for name, tensor in learner.state().items()]
+        return {name: tensor.numpy() for name, tensor in learner.state().items()}
 
     in_processes(before, some_steps)
-    first, *_ = in_processes(1, restored)
-    parts = in_processes(after, restored)
-    for at, (name, whole) in enumerate(first):
-        same = name.endswith(("relations_SW", "step")) or name.startswith("optimizer.1")
-        pieces = [part[at][1] for part in parts]
-        np.testing.assert_array_equal(pieces[0] if same else np.concatenate(pieces), whole)
+    first = restored("entities")
+    divisions = "entities", "tables"
+    parts = in_processes(after, lambda: {one: restored(one) for one in divisions})
+    for division in divisions:
+        for name, whole in first.items():
+            pieces = [part[division][name] for part in parts]
+            alone = not whole.ndim or (len(pieces[0]) == len(whole))
+            np.testing.assert_array_equal(pieces[0] if alone else np.concatenate(pieces), whole)
 
 
 def test_a_damaged_state_is_refused_in_one_line(tmp_path: Path) -> None:

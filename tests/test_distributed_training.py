@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -39,6 +40,11 @@ STEPS: dict[str, tuple[Reasoning, dict[str, Any]]] = {
     "rows": (changed(SMALL, dropout=0.2), {"entity_rows": "step", "clip": 0.1}),
     "lmpnn": (LMPNN, {}),
     "few": (SMALL, {"batch": 2}),  # fewer queries in a step than processes
+    "divided": (changed(SMALL, dropout=0.2), {"divided": "weights", "clip": 0.1}),
+    "divided, frozen": (changed(SMALL, frozen=True), {"divided": "weights"}),
+    "divided, rows": (SMALL, {"divided": "weights", "entity_rows": "step", "clip": 0.1}),
+    "divided, few": (SMALL, {"divided": "weights", "batch": 2}),
+    "divided lmpnn": (LMPNN, {"divided": "weights", "negatives": "batch"}),
 }
 
 
@@ -47,17 +53,43 @@ def weights(kind: str, steps: int = 6) -> tuple[list[float], dict[str, np.ndarra
     made = fresh_reasoner(predictor().double(), model, seed=0).double()
     trainer = Trainer(made, queries(random_graph(False)).groups, settings(**chosen))
     losses = [float(trainer.step()) for _ in range(steps)]
-    return losses, {name: tensor.numpy() for name, tensor in made.state_dict().items()}
+    with trainer.whole():
+        return losses, {name: tensor.numpy().copy() for name, tensor in made.state_dict().items()}
 
 
 @pytest.mark.parametrize("number", [2, 3, 4])
-@pytest.mark.parametrize("kind", STEPS)
-def test_any_number_of_processes_trains_the_same_weights(kind: str, number: int) -> None:
-    losses, tables = weights(kind)
-    for their_losses, theirs in in_processes(number, lambda: weights(kind)):
-        assert their_losses == pytest.approx(losses, rel=1e-9)
-        for name, table in tables.items():
-            np.testing.assert_allclose(theirs[name], table, rtol=1e-6, atol=1e-8, err_msg=name)
+def test_any_number_of_processes_trains_the_same_weights(number: int) -> None:
+    found = in_processes(number, lambda: {kind: weights(kind) for kind in STEPS})
+    for kind in STEPS:
+        losses, tables = weights(kind)
+        for their_losses, theirs in (one[kind] for one in found):
+            assert their_losses == pytest.approx(losses, rel=1e-9), kind
+            for name, table in tables.items():
+                close = {"rtol": 1e-6, "atol": 1e-8, "err_msg": f"{kind}, {name}"}
+                np.testing.assert_allclose(theirs[name], table, **close)
+
+
+def test_divided_weights_are_a_part_of_all() -> None:
+    def rows() -> list[int]:
+        made = fresh_reasoner(predictor(), SMALL, seed=0)
+        trainer = Trainer(made, queries(random_graph(False)).groups, settings(divided="weights"))
+        trainer.step()
+        state = trainer.state()
+        return [len(t) for name, t in sorted(state.items()) if name in trainer.shards]
+
+    whole = [
+        len(table)
+        for name, table in sorted(_state().items())
+        if table.dim() and "buffer" not in name
+    ]
+    assert np.sum(in_processes(3, rows), 0).tolist() == whole
+
+
+def _state() -> dict[str, torch.Tensor]:
+    made = fresh_reasoner(predictor(), SMALL, seed=0)
+    trainer = Trainer(made, queries(random_graph(False)).groups, settings())
+    trainer.step()
+    return trainer.state()
 
 
 def test_only_the_rows_of_a_step_are_touched() -> None:
@@ -118,8 +150,9 @@ def test_a_training_run_of_several_processes_is_one_run(tmp_path: Path) -> None:
     graph, asked = valid_graph(), queries(valid_graph())
     model, chosen = changed(SMALL, dropout=0.2), settings(validation_queries=10)
 
-    def run(name: str, stop: int | None = None) -> int:
-        steps = train(graph, predictor(), asked, model, chosen, tmp_path / name)
+    def run(name: str, stop: int | None = None, divided: str = "nothing") -> int:
+        how = replace(chosen, divided=divided)
+        steps = train(graph, predictor(), asked, model, how, tmp_path / name)
         taken = len(list(islice(steps, stop)))
         steps.close()
         return taken
@@ -128,10 +161,14 @@ def test_a_training_run_of_several_processes_is_one_run(tmp_path: Path) -> None:
     in_processes(3, lambda: run("three"))
     in_processes(2, lambda: run("other", 4))
     run("other")  # resumed by a single process
+    in_processes(3, lambda: run("divided", 4, "weights"))
+    in_processes(2, lambda: run("divided", 6, "weights"))
+    run("divided")
     logs = [[(r["step"], r["valid"]) for r in read_log(tmp_path / n)] for n in ("one", "three")]
     assert [step for step, _ in logs[0]] == [step for step, _ in logs[1]]
     one, *others = (
-        load_file(tmp_path / name / "weights.safetensors") for name in ("one", "three", "other")
+        load_file(tmp_path / name / "weights.safetensors")
+        for name in ("one", "three", "other", "divided")
     )
     for other in others:
         for name, tensor in one.items():

@@ -118,6 +118,9 @@ class Pretraining(Settings):
     group: int = setting(
         0, "questions of a step that share candidates; 0: all (with candidates)", least=0
     )
+    divided: Literal["entities", "tables"] = setting(
+        "entities", "what several processes divide: the entities' table, or that of relations too"
+    )
     negatives: int = setting(256, "negative samples per step (transe, rotate)", least=1)
     margin: float = setting(9.0, "margin γ (transe, rotate)", least=0)
     temperature: float = setting(1.0, "of self-adversarial sampling (transe, rotate)", least=0)
@@ -159,6 +162,9 @@ class Training(Settings):
     entity_rows: Literal["all", "step"] = setting(
         "all", "rows of a trained entity table that a step updates: all, or those it uses"
     )
+    divided: Literal["nothing", "weights"] = setting(
+        "nothing", "what several processes divide: nothing, or the weights and optimizer state"
+    )
     validate_every: int = setting(0, "steps between validations; 0: one epoch", least=0)
     validation_queries: int = setting(100, "validation queries per shape", least=1)
     patience: int = setting(5, "validations without improvement before stopping", least=1)
@@ -183,7 +189,6 @@ class Reasoning:
 
 
 def without_device(settings: Pretraining | Training) -> dict[str, Any]:
-    """The settings that the result depends on. A run may resume on another device."""
-    found = asdict(settings)
-    found.pop("device")
-    return found
+    """The settings that the result depends on. A run may resume on other devices."""
+    apart = "device", "divided"
+    return {name: value for name, value in asdict(settings).items() if name not in apart}

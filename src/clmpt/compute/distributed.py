@@ -232,9 +232,9 @@ def any_of(flag: bool) -> bool:
     return bool(total(torch.tensor(float(flag)))) if _several() else flag
 
 
-def mesh() -> DeviceMesh:
+def mesh(device: str = "cpu") -> DeviceMesh:
     """All processes in a row, as DTensor knows them."""
-    return init_device_mesh("cpu", (processes(),))
+    return init_device_mesh(device, (processes(),))
 
 
 @contextmanager

@@ -95,6 +95,23 @@ class RowShard:
                 if piece is not None:
                     yield piece
 
+    def logsumexp(self, scores_BN: Tensor) -> Tensor:
+        """Over the scores of all shards, of which each process has its own."""
+        if self.parts == 1:
+            return scores_BN.logsumexp(1)
+        largest_B = distributed.largest(largest_of(scores_BN, 1))
+        return distributed.total((scores_BN - largest_B[:, None]).exp().sum(1)).log() + largest_B
+
+    def gathered(self, scores_BN: Tensor, row_BC: Tensor) -> Tensor:
+        """The scores at some rows of the whole table."""
+        if self.parts == 1:
+            return scores_BN.gather(1, row_BC)
+        here_BC = self.has(row_BC)
+        found_BC = scores_BN.new_zeros(row_BC.shape)
+        row, column = here_BC.nonzero(as_tuple=True)
+        found_BC[row, column] = scores_BN[row, row_BC[row, column] - self.start]
+        return distributed.total(found_BC)
+
     def best(self, scores_BN: Tensor, count: int) -> tuple[Tensor, Tensor]:
         """The largest scores of all shards and their rows in the whole table, largest first; each
         process has the scores of its own rows."""
@@ -107,6 +124,13 @@ class RowShard:
         all_values, all_rows = (torch.cat(distributed.alike(t), 1) for t in (values, rows))
         best = all_values.topk(min(count, self.count), 1)
         return best.values, all_rows.gather(1, best.indices)
+
+
+def largest_of(scores: Tensor, dimension: int) -> Tensor:
+    """The maximum along a dimension; -∞ if it is empty, as in a process without rows."""
+    if scores.shape[dimension]:
+        return scores.amax(dimension)
+    return scores.new_full([n for at, n in enumerate(scores.shape) if at != dimension], -torch.inf)
 
 
 class _LookUp(torch.autograd.Function):

@@ -118,24 +118,29 @@ def _sample(predictor: EmbeddingPredictor, graph: KnowledgeGraph, seed: int) -> 
     entities, device = len(graph.entities), predictor.entities_ED.device
     known, hidden = (answers_in(graph.view(split).index, links) for split in (train, "valid"))
     parts: list[list[Tensor]] = []
-    for start in range(0, len(links), rows_at_once(entities, 2**24)):
-        rows = np.arange(start, min(start + rows_at_once(entities, 2**24), len(links)))
+    shard = predictor.shard
+    step = rows_at_once(shard.most, 2**24)
+    for start in range(0, len(links), step):
+        rows = np.arange(start, min(start + step, len(links)))
         directed_B = torch.from_numpy(links.directed_P[rows]).to(device)
         scores_BE = predictor.score_answers(
             torch.from_numpy(links.entity_P[rows]).to(device), directed_B
         )
-        log_BE = scores_BE - scores_BE.logsumexp(1, keepdim=True)
-        true_BE = torch.zeros_like(log_BE, dtype=torch.bool)
-        true_BE[_places(hidden, rows, device)] = True
-        log_BE[_places(known, rows, device)] = -torch.inf
-        best = log_BE.topk(min(_BEST, entities), 1)
+        log_BE = scores_BE - shard.logsumexp(scores_BE)[:, None]
+        owner_T, known_T = _places(known, rows, device)
+        here_T = shard.has(known_T)
+        log_BE[owner_T[here_T], known_T[here_T] - shard.start] = -torch.inf
+        best_BC, best_row_BC = shard.best(log_BE, _BEST)
         drawn = torch.from_numpy(random.integers(entities, size=(len(rows), _RANDOM))).to(device)
-        drawn_log = log_BE.gather(1, drawn)
-        new = drawn_log < best.values[:, -1:]  # not among the best
-        candidate_BC = torch.cat([best.indices, drawn], 1)
-        log_BC = torch.cat([best.values, drawn_log], 1)
-        others = max(entities - best.indices.shape[1], 0) / _RANDOM
-        weight_BC = torch.cat([torch.ones_like(best.values), new * others], 1)
+        drawn_log = shard.gathered(log_BE, drawn)
+        candidate_BC = torch.cat([best_row_BC, drawn], 1)
+        owner_T, hidden_T = _places(hidden, rows, device)
+        code_BC = torch.arange(len(rows), device=device)[:, None] * entities + candidate_BC
+        true_BC = torch.isin(code_BC, owner_T * entities + hidden_T)
+        new = drawn_log < best_BC[:, -1:]  # not among the best
+        log_BC = torch.cat([best_BC, drawn_log], 1)
+        others = max(entities - best_BC.shape[1], 0) / _RANDOM
+        weight_BC = torch.cat([torch.ones_like(best_BC), new * others], 1)
         use = log_BC.isfinite() & (weight_BC > 0)
         known_B = torch.from_numpy(known.counts[rows]).to(device)
         parts.append(
@@ -143,7 +148,7 @@ def _sample(predictor: EmbeddingPredictor, graph: KnowledgeGraph, seed: int) -> 
                 predictor.rows(directed_B)[:, None].expand_as(log_BC)[use],
                 log_BC[use],
                 known_B[:, None].expand_as(log_BC)[use],
-                true_BE.gather(1, candidate_BC)[use],
+                true_BC[use],
                 weight_BC[use],
             ]
         )

@@ -39,7 +39,10 @@ def carry_over(old: EmbeddingPredictor, into: EmbeddingPredictor, match: NameMat
         asked_N = torch.from_numpy(here_N).to(device) + backwards * relations
         found_N = there_N + backwards * others
         row_N = into.rows(asked_N)
-        into.relations_SW[row_N] = old.directed(found_N).detach().to(device)
+        own_N, shard = into.relation_shard.has(row_N), into.relation_shard
+        into.relations_SW[row_N[own_N] - shard.start] = (
+            old.directed(found_N).detach().to(device)[own_N]
+        )
         into.calibration_SC[row_N] = old.calibration_SC[old.rows(found_N)].to(device)
 
 

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from clmpt.compute import distributed
 from clmpt.compute.chunks import SCORES_AT_ONCE, rows_at_once
-from clmpt.compute.row_shards import RowShard
+from clmpt.compute.row_shards import RowShard, largest_of
 from clmpt.predictors.link_batch import LinkBatch
 
 # Shapes: B questions, T facts (answers of all questions, concatenated), E rows of the table,
@@ -76,7 +76,7 @@ class _GroupedCrossEntropy(torch.autograd.Function):
             scores_EB = (entities_ED @ projected_BD[rows].T).to(entities_ED.dtype)
             if less_E is not None:
                 scores_EB.sub_(less_E[:, None])
-            largest_B = _over_shards(distributed.largest, _largest(scores_EB), shard)
+            largest_B = _over_shards(distributed.largest, largest_of(scores_EB, 0), shard)
             total -= scores_EB[answer_T, owner_T].sum(dtype=total.dtype)
             sum_B = scores_EB.sub_(largest_B).exp_().sum(0)
             sum_B = _over_shards(distributed.total, sum_B, shard)
@@ -107,10 +107,3 @@ def _counted(batch: LinkBatch, shard: RowShard) -> Tensor:
 
 def _over_shards(combine: Callable[[Tensor], Tensor], own_B: Tensor, shard: RowShard) -> Tensor:
     return own_B if shard.parts == 1 else combine(own_B)
-
-
-def _largest(scores_EB: Tensor) -> Tensor:
-    """The largest score of each question; -∞ in a process without entities."""
-    if len(scores_EB):
-        return scores_EB.amax(0)
-    return scores_EB.new_full(scores_EB.shape[1:], -torch.inf)

@@ -183,7 +183,7 @@ def sampled_loss(
     batch = batch.part(batch.own()[0])
     wanted = batch.entity_B, batch.answer_T, negative_K
     looked_up = predictor.embeddings(torch.cat(wanted))
-    head_BD, answer_TD, negative_KD = looked_up.split([len(part) for part in wanted])
+    head_BD, answer_TD, negative_KD = torch.split(looked_up, [len(part) for part in wanted])
     projected_BD = predictor.project(head_BD, predictor.directed(batch.directed_B))
     positive_T = predictor.match(look_up(projected_BD, batch.owner_T), answer_TD)
     negative_BK = predictor.match_all(projected_BD, negative_KD)

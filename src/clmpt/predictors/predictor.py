@@ -7,6 +7,7 @@ scoring function; everything else follows from them, including the paper's one-h
 
 from __future__ import annotations
 
+import copy
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any, ClassVar, Protocol
@@ -75,7 +76,7 @@ class EmbeddingPredictor(nn.Module, ABC):
     `inverse_R` is the row of each relation's inverse, or -1: then its own embedding is reversed.
     `calibration_SC` turns scores into probabilities (see calibration.py); 0 until fitted.
     While several processes pre-train it, each has the rows of the entity table that `shard` says,
-    and scores these entities.
+    and scores these entities; `relation_shard` says which relations it has, by default all.
     """
 
     defaults: ClassVar[Mapping[str, Any]] = {}  # that replace those of `Pretraining`
@@ -86,10 +87,12 @@ class EmbeddingPredictor(nn.Module, ABC):
     inverse_R: Tensor
     calibration_SC: Tensor
     shard: RowShard
+    relation_shard: RowShard
 
     def __init__(self, entities_ED: Tensor, relations_SW: Tensor, inverse_R: Tensor) -> None:
         super().__init__()
         self.shard = RowShard.whole(len(entities_ED))
+        self.relation_shard = RowShard.whole(len(relations_SW))
         self.entities_ED = nn.Parameter(entities_ED)
         self.relations_SW = nn.Parameter(relations_SW)
         self.register_buffer("inverse_R", inverse_R)
@@ -121,7 +124,18 @@ class EmbeddingPredictor(nn.Module, ABC):
         _, relations_SW = cls.initial(0, rows, *drawn)
         made = cls(entities_ED, relations_SW, torch.from_numpy(inverse_R))
         made.shard = shard
+        if settings.divided == "tables":
+            made.relation_shard = own = RowShard.own(rows)
+            made.relations_SW = nn.Parameter(relations_SW[own.start : own.stop].clone())
         return made
+
+    def own_part(self) -> EmbeddingPredictor:
+        """With this process's shard of the entities only, the rest shared with the original."""
+        part = copy.copy(self)
+        part.shard = shard = RowShard.own(len(self.entities_ED))
+        rows_ED = self.entities_ED.detach()[shard.start : shard.stop]
+        part._parameters = {**self._parameters, "entities_ED": nn.Parameter(rows_ED, False)}
+        return part
 
     def embeddings(self, entity_A: Tensor, sparse: bool = False) -> Tensor:
         """Rows of the entity table; see `RowShard.look_up`."""
@@ -187,7 +201,7 @@ class EmbeddingPredictor(nn.Module, ABC):
 
         An inverse with a row of its own uses that row.
         """
-        relation_BW = look_up(self.relations_SW, self.rows(directed_B))
+        relation_BW = self.relation_shard.look_up(self.relations_SW, self.rows(directed_B))
         if self.has_all_inverses:
             return relation_BW
         relations = len(self.inverse_R)
@@ -305,6 +319,11 @@ def read_pretraining(given: Mapping[str, Any]) -> Pretraining:
     kind = PREDICTORS.find(model)
     chosen = read_table(Pretraining, {**kind.defaults, **given})
     _check_candidates(kind, chosen)
+    if chosen.relation_weight and chosen.divided == "tables":
+        raise SettingError(
+            "divided = 'tables' and 'relation_weight' cannot be combined: to predict relations, "
+            "every process needs all of them. Choose divided = 'entities'."
+        )
     return chosen
 
 

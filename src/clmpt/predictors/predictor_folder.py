@@ -77,15 +77,17 @@ def replace_predictor(
 ) -> None:
     """Replaces the weights in a folder that already has its names; atomic. If several processes
     have a shard of the table each, all of them call it."""
-    table_ED, shard = predictor.entities_ED.detach(), predictor.shard
-    rows = shard.parts_of(table_ED)
-    whole = Pieces((shard.count, *table_ED.shape[1:]), table_ED.dtype, rows)
     tensors: dict[str, Tensor | Pieces] = {**predictor.state_dict()}
-    if shard.parts > 1:
-        tensors[_TABLES[0]] = whole
+    given = []
+    for name, shard in ((_TABLES[0], predictor.shard), (_TABLES[1], predictor.relation_shard)):
+        if shard.parts > 1:
+            table = predictor.get_parameter(name).detach()
+            given.append(shard.parts_of(table))
+            tensors[name] = Pieces((shard.count, *table.shape[1:]), table.dtype, given[-1])
     distributed.by_one(_replace)(folder, PREDICTORS.name_of(type(predictor)), tensors, about)
-    for _ in rows:  # of the processes that do not write, but give their rows
-        pass
+    for rows in given:
+        for _ in rows:  # of the processes that do not write, but give their rows
+            pass
 
 
 def _replace(

@@ -69,12 +69,24 @@ def sampled_softmax_loss(
     groups = [_Group.of(batch, part, negative_K) for part in _groups(batch, own_B, group)]
     needed = [batch.entity_B[own_B], *(one.candidate_C for one in groups)]
     row_U = torch.unique(torch.cat(needed))
-    rows_UD = predictor.embeddings(row_U, sparse=True)
-    loss = 0 * rows_UD.sum()  # without questions it still has to take part in going backward
-    for one in groups:
-        found = one.loss(predictor, row_U, rows_UD, len(negative_K), regularisation)
-        loss = loss + found
+    rows = _Rows(row_U, predictor.embeddings(row_U, sparse=True))
+    relation_BD = predictor.directed(batch.directed_B[own_B])
+    loss = 0 * (rows.rows_UD.sum() + relation_BD.sum())  # goes backward without questions too
+    for one, (_, part) in zip(groups, _groups(batch, own_B, group), strict=True):
+        own_BD = relation_BD[part.start - own_B.start : part.stop - own_B.start]
+        loss = loss + one.loss(predictor, rows, own_BD, len(negative_K), regularisation)
     return loss / facts
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """The rows of the entities that a process needs in a step."""
+
+    row_U: Tensor
+    rows_UD: Tensor
+
+    def of(self, entity_A: Tensor) -> Tensor:
+        return look_up(self.rows_UD, torch.searchsorted(self.row_U, entity_A))
 
 
 def _groups(batch: LinkBatch, own_B: slice, size: int) -> Iterator[tuple[slice, slice]]:
@@ -110,8 +122,8 @@ class _Group:
     def loss(
         self,
         predictor: BilinearPredictor,
-        row_U: Tensor,
-        rows_UD: Tensor,
+        rows: _Rows,
+        relation_BD: Tensor,
         negatives: int,
         regularisation: float,
     ) -> Tensor:
@@ -119,9 +131,7 @@ class _Group:
         over."""
         own, candidate_C = self.own, self.candidate_C
         assert own.often_E is not None
-        head_BD = look_up(rows_UD, torch.searchsorted(row_U, own.entity_B))
-        candidate_CD = look_up(rows_UD, torch.searchsorted(row_U, candidate_C))
-        relation_BD = predictor.directed(own.directed_B)
+        head_BD, candidate_CD = rows.of(own.entity_B), rows.of(candidate_C)
         often_C = negatives / predictor.shard.count + self.share * own.often_E[candidate_C]
         chance_C = -torch.expm1(-often_C)
         at_T = torch.searchsorted(candidate_C, own.answer_T)

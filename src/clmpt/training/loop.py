@@ -7,7 +7,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, Protocol
@@ -85,6 +85,8 @@ class Learner(Protocol):
         """Those tensors of the state of which each process has some rows."""
 
     def restore(self, state: Mapping[str, Tensor], steps_done: int) -> None: ...
+    def whole(self) -> AbstractContextManager[None]:
+        """While it lasts, every process has all that is validated and written to files."""
 
 
 @dataclass(frozen=True)

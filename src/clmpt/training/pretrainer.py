@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
 
 import numpy as np
 import torch
@@ -35,6 +36,8 @@ from clmpt.training.stepping import (
 # Shapes: B questions of a batch, P all questions, K negatives
 
 _ORDER, _NEGATIVES = 0, 1  # purposes of random numbers, each with its own stream
+
+_SHARDS = {"entities_ED": "shard", "relations_SW": "relation_shard"}
 
 
 class Pretrainer:
@@ -79,8 +82,9 @@ class Pretrainer:
             loss: Tensor = self._loss(batch, negative_K)
         self.optimizer.zero_grad(set_to_none=True)
         loss.backward()  # type: ignore[no-untyped-call]
-        shared = (p for p in self.predictor.parameters() if p is not self.predictor.entities_ED)
-        distributed.sum_gradients(shared)  # that of the entities' table is summed by its shards
+        divided = {id(table) for table in self._divided.values()}  # whose shards sum their own
+        shared = (p for p in self.predictor.parameters() if id(p) not in divided)
+        distributed.sum_gradients(shared)
         self.optimizer.step()
         self.steps_done += 1
         if self.result is not self.predictor:
@@ -119,13 +123,26 @@ class Pretrainer:
 
     @property
     def shards(self) -> dict[str, RowShard]:
-        table = self.predictor.entities_ED
-        number = next(n for n, p in enumerate(self.predictor.parameters()) if p is table)
+        found: dict[str, RowShard] = {}
+        names = [name for name, _ in self.predictor.named_parameters()]
+        for table in self._divided:
+            ends, begins = f".{table}", f"optimizer.{names.index(table)}."
+            shard = getattr(self.predictor, _SHARDS[table])
+            found |= {
+                name: shard
+                for name, tensor in self.state().items()
+                if name.endswith(ends) or (name.startswith(begins) and tensor.dim())
+            }
+        return found
+
+    @property
+    def _divided(self) -> dict[str, Tensor]:
+        """The tables of which this process has some rows."""
+        tables = dict(self.predictor.named_parameters())
         return {
-            name: self.predictor.shard
-            for name, tensor in self.state().items()
-            if name.endswith(".entities_ED")
-            or (name.startswith(f"optimizer.{number}.") and tensor.dim())
+            name: tables[name]
+            for name, shard in _SHARDS.items()
+            if name == "entities_ED" or getattr(self.predictor, shard).parts > 1
         }
 
     def restore(self, state: Mapping[str, Tensor], steps_done: int) -> None:
@@ -138,6 +155,9 @@ class Pretrainer:
                 mean.copy_(saved)
         restore_training(self.predictor, self.optimizer, rest)
         self.steps_done = steps_done
+
+    def whole(self) -> AbstractContextManager[None]:
+        return nullcontext()  # its shards are validated and written as such
 
     @property
     def products_per_step(self) -> float:

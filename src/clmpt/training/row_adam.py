@@ -8,6 +8,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from clmpt.compute import distributed
+from clmpt.compute.sharded_weights import own_part
+
 # Shapes: U rows of a step, D width
 
 
@@ -60,6 +63,11 @@ def clip_gradients(parameters: Iterable[Tensor], most: float) -> None:
     """Scales gradients down so that their norm is at most `most`, sparse ones included."""
     found = [parameter.grad for parameter in parameters if parameter.grad is not None]
     values = [grad._values() if grad.is_sparse else grad for grad in found]
-    norm = torch.nn.utils.get_total_norm(values)
-    for value in values:
+    whole = [value for value in values if own_part(value) is value]
+    parts = [own_part(value) for value in values if own_part(value) is not value]
+    norm = torch.nn.utils.get_total_norm(whole) if whole or not parts else torch.zeros(())
+    if parts:  # a norm over all processes
+        square = distributed.total(torch.nn.utils.get_total_norm(parts).square())
+        norm = (norm.to(square) ** 2 + square).sqrt()
+    for value in whole + parts:
         value.mul_((most / (norm + 1e-6)).clamp_max(1))

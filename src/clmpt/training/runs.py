@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -98,7 +99,7 @@ def pretrain(
         save_seconds,
     )
     yield from follow(run, learner, course)
-    distributed.by_one(_calibrate_stored)(run.path, graph, settings)
+    _calibrate_stored(run.path, graph, settings)
     distributed.wait_for_all()
 
 
@@ -111,9 +112,10 @@ def _begun_together(
 
 
 def _calibrate_stored(folder: Path, graph: KnowledgeGraph, settings: Pretraining) -> None:
-    """Calibrates the best weights, once. If a kill prevents it, `train` makes up for it."""
+    """Calibrates the best weights, once. If a kill prevents it, `train` makes up for it. Of the
+    stored table each process looks at its own rows."""
     stored = open_predictor(folder, trust=[settings.model])
-    calibrate(stored.predictor, graph, settings.seed)
+    calibrate(stored.predictor.own_part(), graph, settings.seed)
     about = {key: value for key, value in stored.about.items() if key not in ("format", "model")}
     replace_predictor(folder, stored.predictor, about)
 
@@ -153,15 +155,17 @@ def train(
     asked = QuerySet.open(out / _VALID_QUERIES).groups
 
     def validate() -> Validation:
-        model.eval()
-        model.tune(asked)
-        report = evaluate(model.reasoner(), asked)
+        with learner.whole():
+            model.eval()
+            model.tune(asked)
+            report = evaluate(model.reasoner(), asked)
         by_shape = {shape.name: shape.figures.mrr for shape in report.shapes}
         return Validation(report.mean, {"mrr": report.mean, "shapes": by_shape})
 
     def keep(about: dict[str, Any]) -> None:
         same = {"training": asdict(settings), "graph": graph.identity}
-        distributed.by_one(replace_reasoner)(out, model, {**same, **about})
+        with learner.whole():
+            distributed.by_one(replace_reasoner)(out, model, {**same, **about})
 
     check = validate if asked else None
     yield from follow(run, learner, _course(learner, settings, check, keep, device, save_seconds))
@@ -267,6 +271,9 @@ class _NoSteps:
 
     def restore(self, state: Mapping[str, Tensor], steps_done: int) -> None:
         """Nothing to restore."""
+
+    def whole(self) -> AbstractContextManager[None]:
+        return nullcontext()
 
 
 def _validation_queries(

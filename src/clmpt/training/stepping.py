@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from clmpt.compute.sharded_weights import divided_like, own_part
 from clmpt.errors import DataError
 from clmpt.predictors.predictor import CALIBRATION
 from clmpt.predictors.sampled_softmax import RowAdagrad
@@ -54,13 +55,25 @@ def training_state(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[s
     return found
 
 
+def divided_names(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, int]:
+    """Those of the state's tensors of which each process has a part, and the rows of all."""
+    names = {id(parameter): name for name, parameter in trained(model).items()}
+    found: dict[str, int] = {}
+    for number, table in enumerate(optimizer.param_groups[0]["params"]):
+        if own_part(table) is not table:
+            slots = (f"optimizer.{number}.{slot}" for slot in _SLOTS[type(optimizer)])
+            found |= dict.fromkeys((f"model.{names[id(table)]}", *slots), len(table))
+    return found
+
+
 def restore_training(
     model: nn.Module, optimizer: torch.optim.Optimizer, state: Mapping[str, Tensor]
 ) -> None:
     """Restores a state; rejects one of another model, graph or optimizer."""
-    expected = {f"model.{name}": p.shape for name, p in trained(model).items()}
+    expected = {f"model.{name}": own_part(p).shape for name, p in trained(model).items()}
     expected |= {f"buffer.{name}": value.shape for name, value in _changing(model).items()}
-    for number, table in enumerate(optimizer.param_groups[0]["params"]):
+    tables = optimizer.param_groups[0]["params"]
+    for number, table in enumerate(map(own_part, tables)):
         expected[f"optimizer.{number}.step"] = torch.Size([])
         for slot in _SLOTS[type(optimizer)]:
             expected[f"optimizer.{number}.{slot}"] = table.shape
@@ -71,13 +84,14 @@ def restore_training(
     slots: dict[int, dict[str, Tensor]] = {}
     with torch.no_grad():
         for name, parameter in trained(model).items():
-            parameter.copy_(state[f"model.{name}"])
+            own_part(parameter).copy_(state[f"model.{name}"])
         for name, value in _changing(model).items():
             value.copy_(state[f"buffer.{name}"])
     for name, value in state.items():
         kind, *rest = name.split(".")
         if kind == "optimizer":
-            slots.setdefault(int(rest[0]), {})[rest[1]] = value
+            number = int(rest[0])
+            slots.setdefault(number, {})[rest[1]] = divided_like(value, tables[number])
     groups = optimizer.state_dict()["param_groups"]
     optimizer.load_state_dict({"state": slots, "param_groups": groups})
 
@@ -88,4 +102,5 @@ def other_training() -> DataError:
 
 def is_sane(model: nn.Module) -> bool:
     """Whether all weights are within the range that a good learning rate leads to."""
-    return all(bool((p.abs() < _LARGEST).all()) for p in trained(model).values())
+    tables = map(own_part, trained(model).values())
+    return all(bool((table.abs() < _LARGEST).all()) for table in tables)

@@ -8,20 +8,30 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from clmpt.compute import distributed
 from clmpt.compute.row_shards import RowShard
+from clmpt.compute.sharded_weights import divide_weights, own_part, whole_weights
 from clmpt.errors import SettingError, TrainingError
 from clmpt.graph.edges import Ints
 from clmpt.queries.store import AnswerSets, QueryGroup
 from clmpt.reasoners.model import Candidates, GradientModel
 from clmpt.settings import Training
 from clmpt.training.row_adam import RowAdamW, clip_gradients
-from clmpt.training.stepping import is_sane, random_of, restore_training, trained, training_state
+from clmpt.training.stepping import (
+    divided_names,
+    is_sane,
+    random_of,
+    restore_training,
+    trained,
+    training_state,
+)
 
 # Shapes: Q queries, K negatives
 
@@ -87,6 +97,9 @@ class Trainer:
         self.steps = settings.steps or settings.epochs * self.steps_per_epoch
         self.steps_done = 0
         self.table = self._table_by_rows()
+        self._stepped = _Loss(model)
+        if settings.divided == "weights" and distributed.processes() > 1:
+            divide_weights(self._stepped, [] if self.table is None else [self.table])
         self.optimizer: torch.optim.Optimizer = RowAdamW(
             list(trained(model).values()),
             settings.learning_rate,
@@ -114,7 +127,8 @@ class Trainer:
         for group in self.optimizer.param_groups:
             group["lr"] = self.learning_rate
         loss = self._own_loss(self.order.batch(self.steps_done))
-        distributed.sum_gradients(trained(self.model).values(), self.table)
+        whole = [p for p in trained(self.model).values() if own_part(p) is p]
+        distributed.sum_gradients(whole, self.table)
         if settings.clip:
             clip_gradients(trained(self.model).values(), settings.clip)
         self.optimizer.step()
@@ -126,15 +140,15 @@ class Trainer:
         """This process's part of the step's mean loss, with its gradients."""
         queries = sum(map(len, groups))
         own = distributed.own_share(queries)
-        if own.start == own.stop:  # fewer queries than processes
-            return torch.zeros_like(next(self.model.parameters())).sum()
+        weight = (own.stop - own.start) / queries
+        if not weight:  # fewer queries than processes: any query, so that all take part
+            own = slice(0, 1)
         candidates = self.candidates(groups, own)
         with torch.autocast(
             self.device.type, torch.bfloat16, enabled=self.settings.precision == "bfloat16"
         ):
             batch = self.model.lay_out(part_of_groups(groups, own)).to(self.device)
-            loss: Tensor = self.model.loss(batch, candidates, self.randomness())
-            loss = loss * ((own.stop - own.start) / queries)
+            loss: Tensor = weight * self._stepped(batch, candidates, self.randomness())
         loss.backward()  # type: ignore[no-untyped-call]
         return loss.detach()
 
@@ -165,14 +179,20 @@ class Trainer:
 
     @property
     def is_sane(self) -> bool:
-        return is_sane(self.model)
+        return not distributed.any_of(not is_sane(self.model))
+
+    def whole(self) -> AbstractContextManager[None]:
+        """While it lasts, every process has all of the weights: for validation and for files."""
+        return whole_weights(self._stepped)
 
     def state(self) -> dict[str, Tensor]:
-        return training_state(self.model, self.optimizer)
+        found = training_state(self.model, self.optimizer)
+        return {name: own_part(tensor) for name, tensor in found.items()}
 
     @property
     def shards(self) -> dict[str, RowShard]:
-        return {}
+        divided = divided_names(self.model, self.optimizer)
+        return {name: RowShard.own(rows) for name, rows in divided.items()}
 
     def restore(self, state: Mapping[str, Tensor], steps_done: int) -> None:
         restore_training(self.model, self.optimizer, state)
@@ -210,6 +230,17 @@ class Trainer:
         """The generator for all other randomness in the next step."""
         seed = random_of(self.settings.seed, _MODEL, self.steps_done).integers(2**63)
         return torch.Generator(self.device).manual_seed(int(seed))
+
+
+class _Loss(nn.Module):
+    """A model's loss as a module's `forward`, which FSDP knows."""
+
+    def __init__(self, model: GradientModel) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, batch: Any, candidates: Candidates, generator: torch.Generator) -> Tensor:
+        return self.model.loss(batch, candidates, generator)
 
 
 def part_of_groups(groups: Sequence[QueryGroup], own: slice) -> list[QueryGroup]:
