@@ -17,6 +17,7 @@ import time
 import torch
 
 from clmpt.compute import distributed
+from clmpt.compute.joining import is_launched, joined_processes
 from clmpt.graph.opening import open_graph
 from clmpt.predictors.predictor import fresh_predictor, read_pretraining
 from clmpt.queries.links import links_of
@@ -48,9 +49,9 @@ def main() -> None:
     parser.add_argument("--rank", type=int, default=100)
     parser.add_argument("--steps", type=int, default=20)
     options = parser.parse_args()
-    if distributed.is_launched():
+    if is_launched():
         torch.set_num_threads(1)
-        with distributed.joined_processes():
+        with joined_processes():
             measure(options)
         return
     print(f"{'loss':14} {'processes':>9} {'ms a step':>11} {'MB sent each':>14}", flush=True)

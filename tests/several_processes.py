@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from clmpt.compute import distributed
+from clmpt.compute.joining import joined_processes
 from service_process import free_port
 
 
@@ -40,7 +40,7 @@ def _work(rank: int, number: int, port: int, work: Callable[[], Any], results: A
     os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
     torch.set_num_threads(1)  # the parent's other threads did not come along
     try:
-        with distributed.joined_processes():
+        with joined_processes():
             result, trouble = work(), None
     except BaseException:
         result, trouble = None, traceback.format_exc()

@@ -17,13 +17,15 @@ from safetensors.torch import load_file
 
 from clmpt.cli.main import main
 from clmpt.compute import distributed
-from clmpt.errors import SettingError
+from clmpt.errors import DataError, SettingError
 from clmpt.evaluation.link_ranks import evaluate_links
+from clmpt.graph.knowledge_graph import KnowledgeGraph
 from clmpt.predictors.predictor import fresh_predictor
 from clmpt.queries.links import links_of
-from clmpt.storage.run_folder import read_log
+from clmpt.storage.run_folder import RunFolder, identity_of, read_log
 from clmpt.training.pretrainer import Pretrainer
 from clmpt.training.runs import pretrain
+from clmpt.training.state import load_state
 from several_processes import in_processes
 from test_pretraining import circle, settings
 
@@ -34,6 +36,7 @@ KINDS = {
     "relations": {"relation_weight": 0.5, "model": "distmult"},
     "negatives": {"model": "rotate", "learning_rate": 0.01},
 }
+SHARDS_OF_30 = {1: [30], 2: [15, 15], 3: [10, 10, 10], 4: [8, 8, 8, 6]}
 
 
 def weights(
@@ -49,11 +52,104 @@ def weights(
 @pytest.mark.parametrize("number", [1, 2, 3, 4])
 @pytest.mark.parametrize("kind", KINDS)
 def test_any_number_of_processes_gives_the_same_weights(kind: str, number: int) -> None:
-    losses, tables = weights(KINDS[kind])
-    for their_losses, their_tables in in_processes(number, lambda: weights(KINDS[kind])):
+    losses, (entities, relations) = weights(KINDS[kind])
+    found = in_processes(number, lambda: weights(KINDS[kind]))
+    shards = [tables[0] for _, tables in found]
+    assert [len(shard) for shard in shards] == SHARDS_OF_30[number]
+    np.testing.assert_allclose(np.concatenate(shards), entities, rtol=1e-5, atol=1e-7)
+    for their_losses, (_, theirs) in found:
         assert their_losses == pytest.approx(losses, rel=1e-6)
-        for mine, theirs in zip(tables, their_tables, strict=True):
-            np.testing.assert_allclose(theirs, mine, rtol=1e-5, atol=1e-7)
+        np.testing.assert_allclose(theirs, relations, rtol=1e-5, atol=1e-7)
+
+
+def few() -> KnowledgeGraph:
+    """A graph of five entities: of four processes the last has none."""
+    facts = [(f"e{n}", "next", f"e{(n + 1) % 5}") for n in range(5)]
+    return KnowledgeGraph.from_triples(facts)
+
+
+@pytest.mark.parametrize("kind", ["full", "sampled", "negatives"])
+def test_a_process_without_rows_takes_part(kind: str) -> None:
+    table = settings(initial_scale=0.3, **KINDS[kind])
+
+    def trained() -> tuple[list[float], np.ndarray[Any, Any]]:
+        graph = few()
+        links = links_of(graph)
+        learner = Pretrainer(fresh_predictor(graph, table).double(), links, table)
+        losses = [float(learner.step()) for _ in range(5)]
+        return losses, learner.result.entities_ED.detach().numpy()
+
+    losses, entities = trained()
+    found = in_processes(4, trained)
+    assert [len(shard) for _, shard in found] == [2, 2, 1, 0]
+    np.testing.assert_allclose(
+        np.concatenate([shard for _, shard in found]), entities, rtol=1e-5, atol=1e-7
+    )
+    assert all(theirs == pytest.approx(losses, rel=1e-6) for theirs, _ in found)
+
+
+@pytest.mark.parametrize(("before", "after"), [(3, 2), (2, 4), (4, 1), (1, 3)])
+def test_a_state_is_divided_anew_for_any_number_of_processes(
+    tmp_path: Path, before: int, after: int
+) -> None:
+    chosen = settings(candidates=6, epochs=8)
+
+    def some_steps() -> dict[str, list[Any]]:
+        run = pretrain(circle(), chosen, tmp_path / "run", save_seconds=1e9)
+        list(islice(run, 5))
+        run.close()
+        return {}
+
+    def restored() -> list[tuple[str, np.ndarray[Any, Any]]]:
+        learner = Pretrainer(fresh_predictor(circle(), chosen), links_of(circle(), "train"), chosen)
+        run = RunFolder.find(tmp_path / "run", identity_of(tmp_path / "run"))
+        assert run is not None
+        found = load_state(run, learner.shards)
+        assert found is not None
+        learner.restore(found[0], int(found[1]["steps_done"]))
+        assert learner.steps_done == 5
+        return [(name, tensor.numpy()) for name, tensor in learner.state().items()]
+
+    in_processes(before, some_steps)
+    first, *_ = in_processes(1, restored)
+    parts = in_processes(after, restored)
+    for at, (name, whole) in enumerate(first):
+        same = name.endswith(("relations_SW", "step")) or name.startswith("optimizer.1")
+        pieces = [part[at][1] for part in parts]
+        np.testing.assert_array_equal(pieces[0] if same else np.concatenate(pieces), whole)
+
+
+def test_a_damaged_state_is_refused_in_one_line(tmp_path: Path) -> None:
+    def some_steps() -> bool:
+        run = pretrain(circle(), settings(), tmp_path / "run", save_seconds=1e9)
+        list(islice(run, 5))
+        run.close()
+        return True
+
+    in_processes(2, some_steps)
+    (state,) = (tmp_path / "run").glob("state-*")
+    file = sorted(state.glob("*.safetensors"))[1]
+    content = bytearray(file.read_bytes())
+    content[-5] ^= 1
+    file.write_bytes(content)
+
+    def refused() -> bool:
+        with pytest.raises(DataError, match=r"state-.*is damaged. Remove it to start"):
+            list(pretrain(circle(), settings(), tmp_path / "run"))
+        return True
+
+    assert in_processes(3, refused) == [True] * 3
+    assert refused()
+
+
+@pytest.mark.parametrize("number", [2, 3])
+def test_figures_of_shards_are_those_of_the_whole_table(number: int) -> None:
+    chosen = settings(initial_scale=0.3)
+
+    def found() -> Any:
+        return evaluate_links(fresh_predictor(circle(), chosen), circle(), "test")
+
+    assert in_processes(number, found) == [found()] * number
 
 
 @pytest.mark.parametrize("number", [2, 3])
@@ -171,7 +267,7 @@ def test_the_command_starts_its_processes_and_resumes_after_a_kill(tmp_path: Pat
     wait_for_log(log, killed)
     again.send_signal(signal.SIGTERM)
     again.communicate(timeout=60)
-    assert (tmp_path / "two" / "state.safetensors").exists()
+    assert len(list((tmp_path / "two").glob("state-*/progress.json"))) == 1
 
 
 def test_other_commands_are_not_started_by_torchrun(

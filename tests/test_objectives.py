@@ -11,7 +11,6 @@ from torch.nn import functional
 
 from clmpt.graph.knowledge_graph import KnowledgeGraph
 from clmpt.predictors.complex import ComplEx
-from clmpt.predictors.link_batch import StepSample
 from clmpt.predictors.objectives import sampled_loss, softmax_loss
 from clmpt.predictors.predictor import BilinearPredictor, fresh_predictor, read_pretraining
 from clmpt.predictors.sampled_softmax import RowAdagrad, sampled_softmax_loss
@@ -169,8 +168,7 @@ def test_a_sample_of_all_entities_gives_the_full_softmax(model: str) -> None:
     tables = [predictor.entities_ED, predictor.relations_SW]
     links, all_K = links_of(graph, "train"), torch.arange(len(graph.entities))
     never_E = torch.zeros(len(graph.entities), dtype=torch.float64)
-    sample = StepSample(torch.from_numpy(links.entity_P), all_K, never_E)
-    batch = batch_of(links, CPU, sample)  # each entity is drawn once: its correction is 0
+    batch = batch_of(links, CPU, never_E)  # each entity is drawn once: its correction is 0
     expected = softmax_loss(predictor, batch, 0.3, 0.0, 100.0)
     found = sampled_softmax_loss(predictor, batch, all_K, 0.3, 100.0)
     assert found.item() == pytest.approx(expected.item(), rel=1e-12)

@@ -19,7 +19,7 @@ from clmpt.predictors.transe import TransE
 from clmpt.queries.store import QueryGroup
 from clmpt.reasoners.message_passing.candidates import lengths, pair_cosines
 from clmpt.reasoners.message_passing.clmpt import CLMPT, best_alternative, cosine, nce_loss, unit
-from clmpt.reasoners.message_passing.dropout import Dropout
+from clmpt.reasoners.message_passing.dropout import KEYS_PER_QUERY, NO_DROPOUT, Dropout, SetDropout
 from clmpt.reasoners.message_passing.layout import lay_out_queries
 from models import fresh_reasoner, reasoning
 
@@ -67,7 +67,12 @@ def test_pooling_takes_the_mean_sum_or_maximum_of_a_set() -> None:
     for pooling in ("mean", "sum", "max"):
         settings = reasoning(heads=2, feed_forward=16, pooling=pooling)
         made = fresh_reasoner(predictor(), settings, seed=0)
-        found[pooling] = made.update(tokens, ((2, 1), (3, 1)), Dropout(0.0), None)
+        found[pooling] = made.update(
+            tokens,
+            ((2, 1), (3, 1)),
+            NO_DROPOUT.of_sets(torch.zeros(2, dtype=torch.int64), ((2, 1), (3, 1))),
+            None,
+        )
     torch.testing.assert_close(found["sum"][0], 2 * found["mean"][0])
     torch.testing.assert_close(found["sum"][1], 3 * found["mean"][1])
     assert bool((found["max"] >= found["mean"]).all())
@@ -124,24 +129,49 @@ def test_pair_cosines_and_their_gradients_are_those_of_all_cosines() -> None:
         torch.testing.assert_close(got, expected)
 
 
+def dropout(probability: float, seed: int, sets: int, first: int = 0) -> SetDropout:
+    """Of sets of one member each."""
+    made = Dropout(probability, torch.Generator().manual_seed(seed), first)
+    return made.of_sets(torch.arange(sets) * KEYS_PER_QUERY, ((1, sets),))
+
+
 def test_dropout_keeps_the_rate_and_the_mean_and_repeats_for_a_seed() -> None:
     ones = torch.ones(400, 401)
-    first, second = (Dropout(0.1, torch.Generator().manual_seed(5))(ones) for _ in range(2))
+    first, second = (dropout(0.1, 5, 400).of_members(ones) for _ in range(2))
     assert torch.equal(first, second)
     assert (first == 0).float().mean().item() == pytest.approx(0.1, abs=0.005)
     assert first.mean().item() == pytest.approx(1, abs=0.005)
 
 
+def test_masks_of_rows_columns_calls_and_seeds_are_independent() -> None:
+    ones = torch.ones(1000, 1000)
+    call = dropout(0.5, 5, 1000)
+    masks = [call.of_members(ones) - 1, call.of_members(ones) - 1]
+    masks.append(dropout(0.5, 6, 1000).of_members(ones) - 1)
+    pairs = [(masks[0], masks[1]), (masks[0], masks[2]), (masks[0][1:], masks[0][:-1])]
+    pairs += [(masks[0][:, shift:], masks[0][:, :-shift]) for shift in (1, 2)]
+    for one, other in pairs:  # means of a million products of ±1: a deviation of 0.001
+        assert abs((one * other).mean().item()) < 0.005
+    for side in (0, 1):  # means of a thousand: a variance of 0.001
+        assert masks[0].mean(side).var().item() == pytest.approx(0.001, rel=0.2)
+
+
+def test_what_is_dropped_for_a_query_does_not_depend_on_the_others() -> None:
+    ones = torch.ones(10, 64)
+    together = dropout(0.5, 5, 10).of_members(ones)
+    assert torch.equal(dropout(0.5, 5, 4, first=6).of_members(ones[6:]), together[6:])
+
+
 def test_dropping_nearly_everything_still_keeps_the_mean() -> None:
-    dropped = Dropout(1 - 1e-9, torch.Generator().manual_seed(5))(torch.ones(1000, 1000))
+    dropped = dropout(1 - 1e-9, 5, 1000).of_members(torch.ones(1000, 1000))
     assert set(dropped.unique().tolist()) == {0.0, 65536.0}
 
 
 def test_dropped_relu_has_the_gradient_of_its_parts() -> None:
     values = torch.randn(50, 50, generator=torch.Generator().manual_seed(1))
     both, apart = values.clone().requires_grad_(), values.clone().requires_grad_()
-    fused = Dropout(0.3, torch.Generator().manual_seed(2)).relu(both)
-    parts = Dropout(0.3, torch.Generator().manual_seed(2))(torch.relu(apart))
+    fused = dropout(0.3, 2, 50).relu_of_members(both)
+    parts = dropout(0.3, 2, 50).of_members(torch.relu(apart))
     torch.testing.assert_close(fused, parts)
     (fused**2).sum().backward()
     (parts**2).sum().backward()

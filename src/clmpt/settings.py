@@ -150,6 +150,9 @@ class Training(Settings):
         "query", "sampled per query or per batch, or all entities"
     )
     negative_count: int = setting(128, "number of negatives, K", least=1)
+    entity_rows: Literal["all", "step"] = setting(
+        "all", "rows of a trained entity table that a step updates: all, or those it uses"
+    )
     validate_every: int = setting(0, "steps between validations; 0: one epoch", least=0)
     validation_queries: int = setting(100, "validation queries per shape", least=1)
     patience: int = setting(5, "validations without improvement before stopping", least=1)

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 
 from clmpt.compute.processors import available_processors
 from clmpt.errors import SettingError
+from clmpt.sampling.shares import Alone, Share
 
 
 def _is_launched() -> bool:
@@ -48,6 +49,15 @@ def launch(arguments: Sequence[str], processes: int) -> int:
     return 0
 
 
+def share_of_command() -> Share:
+    """Of work that needs no torch, unless torchrun started several processes."""
+    if not _is_launched():
+        return Alone()
+    from clmpt.compute.distributed import Together
+
+    return Together()
+
+
 @contextmanager
 def together(options: argparse.Namespace) -> Iterator[None]:
     """The command's place among the processes that torchrun started; one of them talks."""
@@ -60,8 +70,9 @@ def together(options: argparse.Namespace) -> Iterator[None]:
             "commands have --processes."
         )
     from clmpt.compute import distributed
+    from clmpt.compute.joining import joined_processes
 
-    with distributed.joined_processes():
+    with joined_processes():
         if not distributed.is_shown():
             quiet = os.open(os.devnull, os.O_WRONLY)
             os.dup2(quiet, 1)

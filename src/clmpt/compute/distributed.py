@@ -1,15 +1,15 @@
-"""Several processes that work as one: the only module that speaks to torch.distributed.
+"""Several processes that work as one: the only module that asks which one this is.
 
-`torchrun` starts the processes, `joined_processes` connects them. In a single process everything
-here is an identity, so callers need not know how many there are, nor which they are.
+`joining.py` connects them. In a single process everything here is an identity, so callers need not
+know how many there are, nor which they are.
 """
 
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from datetime import timedelta
 from typing import Any, TypeVar
 
 import numpy as np
@@ -17,13 +17,11 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 from torch import distributed as torch_distributed
+from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 
 from clmpt.errors import AlreadyFinished, ClmptError, PeerFailed, SettingError
 
 T = TypeVar("T")
-_RANK, _PROCESSES = "RANK", "WORLD_SIZE"  # as torchrun sets them
-_CONNECTION = ("gloo", "NCCL", "onnection", "peer")
-_PATIENCE = timedelta(minutes=30)  # for the slowest of them, such as one that saves a large table
 
 
 class _Traffic:
@@ -33,39 +31,6 @@ class _Traffic:
 
 
 traffic = _Traffic()
-
-
-def is_launched() -> bool:
-    """Whether this is one of several processes that torchrun started."""
-    return int(os.environ.get(_PROCESSES, "1")) > 1
-
-
-@contextmanager
-def joined_processes() -> Iterator[None]:
-    """The processes that torchrun started, working as one within the block."""
-    if not is_launched():
-        yield
-        return
-    backend = "nccl" if torch.cuda.is_available() else "gloo"
-    try:
-        torch_distributed.init_process_group(backend, timeout=_PATIENCE)
-    except (RuntimeError, ValueError) as error:
-        why = str(error).splitlines()[0]
-        raise SettingError(
-            f"The processes cannot reach each other ({why}). Start them with --processes N or with "
-            "torchrun, and see that its port is free."
-        ) from None
-    try:
-        yield
-        wait_for_all()  # so that none is gone while another still listens to it
-    except RuntimeError as error:  # of the connection; each backend has its own words
-        if not any(word in str(error) for word in _CONNECTION):
-            raise
-        raise PeerFailed(
-            "Another process of this run has ended. Run the same command again to resume."
-        ) from None
-    finally:
-        torch_distributed.destroy_process_group()
 
 
 def _number() -> int:
@@ -82,7 +47,7 @@ def processes() -> int:
 
 def is_shown() -> bool:
     """Whether this process tells the user how it goes; one of them does."""
-    return int(os.environ.get(_RANK, "0")) == 0
+    return int(os.environ.get("RANK", "0")) == 0  # as torchrun sets it
 
 
 # --- sharing work out -----------------------------------------------------------------------------
@@ -105,11 +70,45 @@ def _share(count: int, number: int, of: int) -> slice:
     return slice(number * count // of, (number + 1) * count // of)
 
 
+def own_rows(count: int) -> slice:
+    """Which of a table's rows are this process's, as DTensor divides them: the last processes may
+    have fewer, or none.
+
+    >>> own_rows(10)
+    slice(0, 10, None)
+    """
+    return rows_of(count, _number())
+
+
+def rows_of(count: int, number: int) -> slice:
+    """The rows of one of the processes."""
+    most = -(-count // processes())
+    return slice(min(number * most, count), min((number + 1) * most, count))
+
+
+def own_turns(count: int) -> range:
+    """Which of `count` pieces of work are this process's, if they are dealt out like cards.
+
+    >>> own_turns(3)
+    range(0, 3)
+    """
+    return range(_number(), count, processes())
+
+
 def total(value: Tensor) -> Tensor:
     """The sum over all processes; each has the same."""
     if _several():
         value = value.clone()
-        _sum(value)
+        add_up(value)
+    return value
+
+
+def largest(value: Tensor) -> Tensor:
+    """The maximum over all processes, number by number."""
+    if _several():
+        value = value.clone()
+        torch_distributed.all_reduce(value, torch_distributed.ReduceOp.MAX)
+        _count_traffic(value)
     return value
 
 
@@ -117,33 +116,103 @@ def gathered(own: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """The arrays of all processes, one after the other, in the order of their shares."""
     if not _several():
         return own
+    return np.concatenate(from_all(own))
+
+
+def from_all(own: T) -> list[T]:
+    """What each process has, in their order; plain values."""
+    if not _several():
+        return [own]
     found: list[Any] = [None] * processes()
     torch_distributed.all_gather_object(found, own)
-    traffic.sent += own.nbytes * (processes() - 1)
-    return np.concatenate(found)
+    return found
 
 
-def sum_gradients(parameters: Iterable[Tensor]) -> None:
-    """Makes every process's gradients the sum of all. Sparse ones must have the same rows in each:
-    those of the whole step."""
+def sent_to_first(value: Tensor, number: int) -> Tensor | None:
+    """The value of one of the processes, in the process that writes files; None in the others. All
+    call it; a process that only receives gives an array of the same shape."""
+    if not _several() or number == _number() == 0:
+        return value
+    if number == _number():
+        torch_distributed.send(value.contiguous(), 0)
+        traffic.sent += value.nbytes
+    if _number() or number == 0:
+        return None
+    torch_distributed.recv(value, number)
+    return value
+
+
+def sum_gradients(parameters: Iterable[Tensor], by_rows: Tensor | None = None) -> None:
+    """Makes every process's gradients the sum of all. `by_rows` is a table whose gradients are
+    sparse, with rows that may differ."""
     if not _several():
         return
     for parameter in parameters:
+        if parameter is by_rows:
+            parameter.grad = _sum_of_rows(parameter)
+            continue
         if parameter.grad is None:
             parameter.grad = torch.zeros_like(parameter)
-        gradient = parameter.grad
-        _sum(gradient._values() if gradient.is_sparse else gradient)
+        add_up(parameter.grad)
 
 
-def _sum(value: Tensor) -> None:
-    torch_distributed.all_reduce(value)
-    others = processes() - 1
-    traffic.sent += 2 * value.nbytes * others // processes()  # of a ring
+def _sum_of_rows(table: Tensor) -> Tensor:
+    found = table.grad
+    if found is None:
+        found = rows_tensor(
+            torch.empty(0, dtype=torch.int64), table[:0].detach(), tuple(table.shape)
+        )
+    own = found.coalesce()
+    parts = zip(_rows_from_all(own.indices()[0]), _rows_from_all(own.values()), strict=True)
+    rows, values = (torch.cat(part) for part in zip(*parts, strict=True))
+    return rows_tensor(rows, values, tuple(table.shape)).coalesce()
+
+
+def rows_tensor(row_U: Tensor, values_UD: Tensor, shape: tuple[int, ...]) -> Tensor:
+    """Some rows of a table, as the gradient of a look-up has them."""
+    return torch.sparse_coo_tensor(row_U[None], values_UD, shape, check_invariants=False)
+
+
+def _rows_from_all(own: Tensor) -> list[Tensor]:
+    """The rows of all processes, however many each has."""
+    counts = [torch.zeros((), dtype=torch.int64, device=own.device) for _ in range(processes())]
+    torch_distributed.all_gather(counts, torch.tensor(len(own), device=own.device))
+    most = max(int(count) for count in counts)
+    padded = own.new_zeros(most, *own.shape[1:])
+    padded[: len(own)] = own
+    found = [torch.empty_like(padded) for _ in counts]
+    torch_distributed.all_gather(found, padded)
+    traffic.sent += padded.nbytes * (processes() - 1)
+    return [part[: int(count)] for part, count in zip(found, counts, strict=True)]
+
+
+def add_up(value: Tensor) -> None:
+    """Replaces the value by the sum over all processes."""
+    if _several():
+        torch_distributed.all_reduce(value)
+        _count_traffic(value)
+
+
+def _count_traffic(value: Tensor) -> None:
+    traffic.sent += 2 * value.nbytes * (processes() - 1) // processes()  # of a ring
 
 
 def any_of(flag: bool) -> bool:
     """Whether it is so in any process."""
     return bool(total(torch.tensor(float(flag)))) if _several() else flag
+
+
+def mesh() -> DeviceMesh:
+    """All processes in a row, as DTensor knows them."""
+    return init_device_mesh("cpu", (processes(),))
+
+
+@contextmanager
+def quiet_checkpoints() -> Iterator[None]:
+    """Without the advice that torch.distributed.checkpoint gives to programmers."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
 
 
 # --- what only one may do -------------------------------------------------------------------------
@@ -157,6 +226,23 @@ def by_one(work: Callable[..., Any]) -> Callable[..., None]:
             work(*words, **named)
 
     return done
+
+
+def made_by_one(work: Callable[[], T]) -> T:
+    """What the work gives in one of the processes, in all of them; a plain value."""
+    if not _several():
+        return work()
+    found: list[Any] = [None]
+    if _number() == 0:
+        try:
+            found = [(work(), None)]
+        except ClmptError as error:
+            found = [(None, str(error))]
+    torch_distributed.broadcast_object_list(found, 0)
+    value, trouble = found[0]
+    if trouble is not None:
+        raise PeerFailed(trouble)
+    return value  # type: ignore[no-any-return]
 
 
 @contextmanager
@@ -203,6 +289,22 @@ def agree(value: str, what: str) -> None:
         raise SettingError(
             f"The processes do not agree on {what}. Start all of them with the same command."
         )
+
+
+class Together:
+    """The processes, for code that shares work out and must not depend on torch."""
+
+    def turns(self, count: int) -> range:
+        return own_turns(count)
+
+    def by_one(self, work: Callable[[], T]) -> T:
+        return made_by_one(work)
+
+    def held(self, context: AbstractContextManager[Any]) -> AbstractContextManager[Any]:
+        return held_by_one(context)
+
+    def wait(self) -> None:
+        wait_for_all()
 
 
 def wait_for_all() -> None:

@@ -8,9 +8,11 @@ import os
 import re
 import zlib
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
@@ -20,12 +22,36 @@ from clmpt.storage.checksums import verify_file
 from clmpt.storage.files import cannot_write
 from clmpt.storage.sealing import listed_file
 
+_KINDS = {
+    torch.float64: "F64",
+    torch.int64: "I64",
+    torch.float32: "F32",
+    torch.bfloat16: "BF16",
+}
 _NOT_NUMBERS = ("I64", "I32", "BOOL")  # tables of ids, not parameters
 
 
-def save_tensors(path: Path, tensors: Mapping[str, Tensor], about: Mapping[str, Any]) -> None:
+@dataclass(frozen=True)
+class Pieces:
+    """A tensor that is nowhere whole: its rows come piece by piece, in order."""
+
+    shape: tuple[int, ...]
+    dtype: torch.dtype
+    rows: Iterable[Tensor]
+
+
+def save_tensors(
+    path: Path, tensors: Mapping[str, Tensor | Pieces], about: Mapping[str, Any]
+) -> None:
     """Writes one file with `about` in its header."""
-    plain = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    if any(isinstance(tensor, Pieces) for tensor in tensors.values()):
+        _save_pieces(path, tensors, about)
+        return
+    plain = {
+        name: tensor.detach().cpu().contiguous()
+        for name, tensor in tensors.items()
+        if isinstance(tensor, Tensor)
+    }
     seen: set[int] = set()
     for name, tensor in plain.items():  # weights that are tied are stored twice
         if tensor.numel() and tensor.data_ptr() in seen:
@@ -38,6 +64,26 @@ def save_tensors(path: Path, tensors: Mapping[str, Tensor], about: Mapping[str, 
             number = re.search(r"os error (\d+)", str(error))
             why = os.strerror(int(number[1])) if number else str(error)
             raise cannot_write(path, OSError(why)) from None
+
+
+def _save_pieces(
+    path: Path, tensors: Mapping[str, Tensor | Pieces], about: Mapping[str, Any]
+) -> None:
+    """The same format, written from the start to the end: nothing but a piece is in memory."""
+    header: dict[str, Any] = {"__metadata__": {"clmpt": json.dumps(about)}}
+    end = 0
+    for name, tensor in tensors.items():
+        start, end = end, end + math.prod(tensor.shape) * tensor.dtype.itemsize
+        kind = {"dtype": _KINDS[tensor.dtype], "shape": list(tensor.shape)}
+        header[name] = {**kind, "data_offsets": [start, end]}
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    with listed_file(path) as scratch, scratch.open("wb") as file:
+        file.write(len(text).to_bytes(8, "little") + text)
+        for tensor in tensors.values():
+            for piece in tensor.rows if isinstance(tensor, Pieces) else (tensor,):
+                plain = piece.detach().cpu().contiguous()
+                file.write(plain.view(torch.uint8).numpy().data if plain.numel() else b"")
 
 
 def open_tensors(path: Path, way_out: str = "") -> tuple[dict[str, Tensor], dict[str, Any]]:

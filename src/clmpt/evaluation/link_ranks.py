@@ -26,8 +26,8 @@ def link_ranks(
     scores_at_once: int = SCORES_AT_ONCE,
 ) -> Floats:
     """The filtered rank of every answer to every one-hop question, in order."""
-    entities, device = len(predictor.entities_ED), predictor.entities_ED.device
-    step = rows_at_once(entities, scores_at_once)
+    device, shard = predictor.entities_ED.device, predictor.shard
+    step = rows_at_once(shard.most, scores_at_once)
     ranks = [np.empty(0)]
     with torch.inference_mode():
         for start in range(0, len(wanted), step):
@@ -37,7 +37,7 @@ def link_ranks(
                 torch.from_numpy(part.entity_P).to(device),
                 torch.from_numpy(part.directed_P).to(device),
             )
-            ranks.append(filtered_ranks(scores_BE, part.answers, known.take(rows)))
+            ranks.append(filtered_ranks(scores_BE, part.answers, known.take(rows), shard=shard))
             progress(Progress("links", int(rows[-1]) + 1, len(wanted)))
     return np.concatenate(ranks)
 
@@ -53,6 +53,9 @@ def evaluate_links(
     links = links_of(graph, split)
     if not len(links):
         raise DataError(f"The split '{split}' has no facts to evaluate on.")
+    if predictor.shard.parts > 1:  # every process ranks all answers among its own entities
+        known = known_answers(graph, links)
+        return figures(link_ranks(predictor, links, known, progress, scores_at_once))
     own = links.take(np.arange(len(links))[distributed.own_share(len(links))])
     ranks = link_ranks(predictor, own, known_answers(graph, own), progress, scores_at_once)
     return figures(distributed.gathered(ranks))

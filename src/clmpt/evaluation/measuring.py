@@ -2,18 +2,21 @@
 
 Each hard answer of a query is ranked among non-answers: easy and other hard answers are filtered
 out, and ties get the mean rank. Figures are means over a query's hard answers, then over the
-queries of a shape. Only sums are kept, so memory does not grow with the number of queries.
+queries of a shape. Only sums are kept, so memory does not grow with the number of queries. Several
+processes share the queries out, and all of them get the report.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from torch import Tensor
 
+from clmpt.compute import distributed
 from clmpt.compute.chunks import SCORES_AT_ONCE, rows_at_once
 from clmpt.evaluation.ranks import Figures, Floats, filtered_ranks, united
 from clmpt.evaluation.report import Report, ShapeResult
@@ -27,7 +30,6 @@ if TYPE_CHECKING:
     from clmpt.reasoners.reasoner import Reasoner
 
 _QUERIES_AT_ONCE = 1024
-_QUERIES_AT_FIRST = 64  # before the number of entities is known
 
 
 def evaluate(
@@ -46,15 +48,22 @@ def evaluate(
     if graph is not None and observed:
         missing = partial(missing_links, graph=graph, observed=observed)
     asked = [group for group in groups if len(group.hard.entities)]
-    total, done, shapes = sum(map(len, asked)), 0, []
+    chunks = _chunks(reasoner, asked, scores_at_once)
+    own: dict[int, _Counted] = {}
+    done, total = 0, sum(map(len, asked))
+    for number in distributed.own_turns(len(chunks)):
+        own[number] = _counted(reasoner, chunks[number].part(), missing)
+        done += chunks[number].size * distributed.processes()  # about: others are as fast
+        progress(Progress(chunks[number].group.name, min(done, total), total))
+    found = {number: one for part in distributed.from_all(own) for number, one in part.items()}
+    shapes = []
     for group in asked:
         sums, by_missing = _Sums(), dict[int, _Sums]()
-        for start, ranks_T, part in _ranked(reasoner, group, scores_at_once):
-            sums.add(ranks_T, part.hard.owners)
-            if missing is not None:
-                _add_by_missing(by_missing, ranks_T, missing(part), part.hard.owners)
-            progress(Progress(group.name, done + start + len(part), total))
-        done += len(group)
+        for number, chunk in enumerate(chunks):  # in one order, so that rounding is the same
+            if chunk.group is group:
+                sums.merge(found[number].sums)
+                for links, part in found[number].by_missing.items():
+                    by_missing.setdefault(links, _Sums()).merge(part)
         shapes.append(_result(reasoner, group, sums, by_missing))
     return Report(name or reasoner.name, tuple(shapes), observed, about or {})
 
@@ -79,26 +88,52 @@ def _result(
     )
 
 
-def _add_by_missing(
-    by_missing: dict[int, _Sums], ranks_T: Floats, missing_T: Ints, owner_T: Ints
-) -> None:
-    for number in np.unique(missing_T[missing_T > 0]).tolist():
-        own_T = missing_T == number
-        by_missing.setdefault(number, _Sums()).add(ranks_T[own_T], owner_T[own_T])
+@dataclass(frozen=True)
+class _Chunk:
+    """Some queries of a group, which are scored together."""
+
+    group: QueryGroup
+    start: int
+    size: int
+
+    def part(self) -> QueryGroup:
+        return self.group.take(slice(self.start, self.start + self.size))
 
 
-def _ranked(
-    reasoner: Reasoner, group: QueryGroup, scores_at_once: int
-) -> Iterator[tuple[int, Floats, QueryGroup]]:
-    """The ranks of all hard answers, chunk by chunk."""
-    step, start = _QUERIES_AT_FIRST, 0
-    while start < len(group):
-        part = group.take(slice(start, start + step))
-        scores_QE = reasoner.score([part])
-        known = united(part.easy, part.hard)
-        yield start, filtered_ranks(scores_QE, part.hard, known), part
-        start += len(part)
-        step = min(_QUERIES_AT_ONCE, rows_at_once(scores_QE.shape[1], scores_at_once))
+@dataclass(frozen=True)
+class _Counted:
+    sums: _Sums
+    by_missing: dict[int, _Sums]
+
+
+def _chunks(reasoner: Reasoner, groups: Sequence[QueryGroup], scores_at_once: int) -> list[_Chunk]:
+    """All queries, divided in the same way whatever the number of processes."""
+    if not groups:
+        return []
+    entities = reasoner.score([groups[0].take(slice(0, 1))]).shape[1]
+    step = min(_QUERIES_AT_ONCE, rows_at_once(entities, scores_at_once))
+    return [
+        _Chunk(group, start, min(step, len(group) - start))
+        for group in groups
+        for start in range(0, len(group), step)
+    ]
+
+
+def _counted(
+    reasoner: Reasoner, part: QueryGroup, missing: Callable[[QueryGroup], Ints] | None
+) -> _Counted:
+    """The ranks of a chunk's hard answers, summed up."""
+    scores_QE = reasoner.score([part])
+    ranks_T = filtered_ranks(scores_QE, part.hard, united(part.easy, part.hard))
+    found = _Counted(_Sums(), {})
+    found.sums.add(ranks_T, part.hard.owners)
+    if missing is not None:
+        missing_T = missing(part)
+        for number in np.unique(missing_T[missing_T > 0]).tolist():
+            own_T = missing_T == number
+            sums = found.by_missing.setdefault(number, _Sums())
+            sums.add(ranks_T[own_T], part.hard.owners[own_T])
+    return found
 
 
 class _Sums:
@@ -117,6 +152,11 @@ class _Sums:
         self.totals += [mean.sum() for mean in means]
         self.squares += float((means[0] ** 2).sum())
         self.queries += len(counts)
+
+    def merge(self, other: _Sums) -> None:
+        self.totals += other.totals
+        self.squares += other.squares
+        self.queries += other.queries
 
     def figures(self) -> Figures:
         mrr, first, third, tenth = (self.totals / max(self.queries, 1)).tolist()

@@ -8,18 +8,19 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from clmpt.answering.answerer import Answerer
 from clmpt.answering.asked_model import BEAM_SEARCH
-from clmpt.answering.model_folder import CHOICE, PREDICTOR, REASONER, choice_in, save_choice
+from clmpt.answering.model_folder import PREDICTOR, REASONER, choice_in
+from clmpt.compute import distributed
 from clmpt.display.bars import ShowProgress, shown_progress
 from clmpt.errors import DataError
+from clmpt.experiments.choosing import choice_stage
 from clmpt.experiments.costs import (
     BEAM_ROWS,
-    Work,
     idle_peak,
     predictor_width,
     pretraining_work,
@@ -110,7 +111,7 @@ def settings_for(
             "There are no facts between things to learn from. If they are literals of RDF, such as "
             "numbers, keep these as entities with --literals."
         )
-    finish_exchange(out)
+    distributed.made_by_one(lambda: finish_exchange(out))
     other = fit_of_other_names(out, graph)
     return same_settings(other, given) if other else fit_settings(graph, given)
 
@@ -154,22 +155,27 @@ def fit_in_stages(
     out = Path(out)
     settings = settings or settings_for(graph, out, {})
     run, previous = begin_fit(graph, out, settings, source)
-    with run.alone():
+    with distributed.held_by_one(run.alone()):
         for name in (TRAIN_QUERIES, TEST_QUERIES):
             if (run.path / name).exists():  # left behind if killed before cleaning up
                 shutil.rmtree(partial_folder(run.path / name), ignore_errors=True)
         divided = KnowledgeGraph.open(run.path / GRAPH)
         perform(fit_stages(divided, settings, run.path, previous), progress)
-        if not run.is_finished:
-            run.finish({})
+        distributed.by_one(_finish)(run)
+        distributed.wait_for_all()
     if previous:
-        exchange(out)
+        distributed.made_by_one(lambda: exchange(out))
     paths = {name: one.report for name, one in reports_of(settings, out).items()}
     trained = next(iter(paths))
     found = {name: read_report(path) for name, path in paths.items() if is_report(path)}
     own, baseline = (found.pop(name, None) for name in (trained, BEAM_SEARCH))
     kept = previous_folder(out) if previous else None
     return Fitted(out, settings, own, baseline, found, choice_in(out), kept)
+
+
+def _finish(run: RunFolder) -> None:
+    if not run.is_finished:
+        run.finish({})
 
 
 def begin_fit(
@@ -181,6 +187,13 @@ def begin_fit(
     for table in ("pretraining", "training"):
         plain[table].pop("device")  # a model trained on another device can be opened here
     identity = {"kind": "fit", **plain, "graph": graph.identity}
+    distributed.agree(repr(identity), "the settings or the graph")
+    return distributed.in_turn(lambda: _begin_fit(graph, out, settings, source, identity))
+
+
+def _begin_fit(
+    graph: KnowledgeGraph, out: Path, settings: FitSettings, source: str, identity: dict[str, Any]
+) -> tuple[RunFolder, Previous | None]:
     previous = None
     if other := fit_of_other_names(out, graph):
         own = {**identity, "graph": identity_of(out)["graph"]}
@@ -280,7 +293,7 @@ def fit_stages(
     reports = report_stages(measured, width, list(asked.values()))
     found += [_unless_empty(stage, out / TEST_QUERIES) for stage in reports]
     checking = reliability_stage(measured, out, reports[0].work)
-    return [*found, _choice_stage(asked, out), _unless_empty(checking, out / TEST_QUERIES)]
+    return [*found, choice_stage(asked, out), _unless_empty(checking, out / TEST_QUERIES)]
 
 
 def reports_of(settings: FitSettings, out: Path) -> dict[str, Asked]:
@@ -300,44 +313,13 @@ def reports_of(settings: FitSettings, out: Path) -> dict[str, Asked]:
     return found
 
 
-def _choice_stage(asked: Mapping[str, Asked], out: Path) -> Stage:
-    """Keeps the name of the reasoner that did best on held-out facts, for questions."""
-
-    def run(progress: ReportProgress) -> None:  # noqa: ARG001
-        reports = {
-            name: read_report(one.report) for name, one in asked.items() if is_report(one.report)
-        }
-        chosen = best_reasoner(reports) if reports else next(iter(asked))
-        save_choice(out, chosen)
-
-    return Stage("choice", "choosing", out / CHOICE, Work(), run)
-
-
-def best_reasoner(reports: Mapping[str, Mapping[str, Any]]) -> str:
-    """The best reasoner by mean MRR of those that are not worse than beam search, which is the
-    predictor alone, on any average that the reports have.
-
-    >>> best_reasoner({"hybrid": {"mean": 0.5, "Avg_p": 0.5}, "beam-search": {"mean": 0.4,
-    ...                "Avg_p": 0.6}, "truth-values": {"mean": 0.45, "Avg_p": 0.7}})
-    'truth-values'
-    """
-    least = reports.get(BEAM_SEARCH, {})
-    averages = [name for name in ("mean", "Avg_p", "Avg_n") if name in least]
-    fair = [
-        name
-        for name, report in reports.items()
-        if all(report[average] >= least[average] for average in averages)
-    ]
-    return max(fair or reports, key=lambda name: reports[name]["mean"])
-
-
 def _unless_empty(stage: Stage, queries: Path) -> Stage:
     """A report stage that is skipped if there are no test queries."""
 
     def is_done(path: Path) -> bool:
         return path.exists() or (queries.exists() and not len(QuerySet.open(queries)))
 
-    return Stage(stage.role, stage.name, stage.path, stage.work, stage.run, is_done)
+    return replace(stage, check=is_done)
 
 
 def _training_queries(graph: KnowledgeGraph, settings: FitSettings, path: Path) -> Stage:
@@ -372,9 +354,10 @@ def _sampling(
 
     def run(progress: ReportProgress) -> None:
         report = part_of(progress, name, 0, len(shapes) * count)
-        make_queries(graph, wanted, protocol, path, seed, progress=report)
+        share = distributed.Together()
+        make_queries(graph, wanted, protocol, path, seed, progress=report, share=share)
 
-    return Stage(role, name, path, sampling_work(len(shapes) * count), run)
+    return Stage(role, name, path, sampling_work(len(shapes) * count), run, is_shared=True)
 
 
 def held_out_split(graph: KnowledgeGraph) -> str:

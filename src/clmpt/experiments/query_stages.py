@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from clmpt.compute import distributed
 from clmpt.experiments.costs import sampling_work
 from clmpt.experiments.stage_builders import Stage
 from clmpt.graph.knowledge_graph import KnowledgeGraph
@@ -59,10 +60,15 @@ def query_stage(role: str, plan: QueryPlan, path: Path) -> Stage:
             OFFICIAL: [plan.names[t] for t in plan.counts if t in official],
             SAMPLED: [plan.names[t] for t in plan.counts if t not in official],
         }
-        QuerySet(tuple(groups[template] for template in plan.counts), about).save(path)
-        _samples(path).unlink(missing_ok=True)
 
-    return Stage(role, name, path, sampling_work(plan.total, plan.workers), run)
+        def save() -> None:
+            QuerySet(tuple(groups[template] for template in plan.counts), about).save(path)
+            _samples(path).unlink(missing_ok=True)
+
+        distributed.made_by_one(save)
+
+    work = sampling_work(plan.total, plan.workers)
+    return Stage(role, name, path, work, run, is_shared=True)
 
 
 def _official(plan: QueryPlan, name: str, progress: ReportProgress) -> dict[Query, QueryGroup]:
@@ -87,15 +93,24 @@ def _sampled(
     if not wanted:
         return QuerySet(())
     samples = _samples(path)
-    if samples.exists():
-        there = QuerySet.open(samples)
-        if {group.template for group in there.groups} == missing:
-            return there
-        samples.unlink()
+    if (there := distributed.made_by_one(lambda: _left(samples, missing))) is not None:
+        return there
     most_hard = 0 if plan.split == "train" else MOST_HARD
     protocol = Protocol(OBSERVED[plan.split], FULL[plan.split], most_hard)
     report = part_of(progress, name, 0, sum(count for _, count in wanted))
-    return make_queries(plan.graph, wanted, protocol, samples, plan.seed, plan.workers, report)
+    chosen = (plan.graph, wanted, protocol, samples, plan.seed, plan.workers, report)
+    return make_queries(*chosen, share=distributed.Together())
+
+
+def _left(samples: Path, missing: set[Query]) -> QuerySet | None:
+    """The samples of a run that was interrupted; those of other shapes are removed."""
+    if not samples.exists():
+        return None
+    there = QuerySet.open(samples)
+    if {group.template for group in there.groups} == missing:
+        return there
+    samples.unlink()
+    return None
 
 
 def _samples(path: Path) -> Path:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from clmpt.answering.asked_model import BEAM_SEARCH
+from clmpt.compute import distributed
 from clmpt.errors import DataError, SettingError
 from clmpt.experiments.benchmarks import BENCHMARKS, differences
 from clmpt.experiments.costs import (
@@ -122,21 +123,26 @@ def reproduce(
     at the end.
     """
     run = begin_experiments(graph, data, out)
-    with run.alone():
+    with distributed.held_by_one(run.alone()):
         for folder in _FOLDERS:
-            clear_unfinished(out / folder)
+            distributed.by_one(clear_unfinished)(out / folder)
         about, stages = provenance(), experiment_stages(recipe, graph, data, out, workers)
         perform(stages, progress)
-        return _record(recipe, graph, about, stages, out)
+        return distributed.in_turn(lambda: _record(recipe, graph, about, stages, out))
 
 
 def begin_experiments(graph: KnowledgeGraph, data: Path, out: Path) -> RunFolder:
     """The folder for experiments on one graph, new or existing."""
     identity = _identity(graph)
-    found = RunFolder.resume(out, identity)
-    if found is not None:
-        return found
-    return RunFolder.create(out, identity, str(data.resolve()), lambda _folder: None)
+    distributed.agree(repr(identity), "the graph")
+
+    def begin() -> RunFolder:
+        found = RunFolder.resume(out, identity)
+        if found is not None:
+            return found
+        return RunFolder.create(out, identity, str(data.resolve()), lambda _folder: None)
+
+    return distributed.in_turn(begin)
 
 
 def graph_differs(recipe: Recipe, graph: KnowledgeGraph) -> list[str]:

@@ -10,10 +10,12 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from clmpt.answering.asked_model import open_model
+from clmpt.compute import distributed
 from clmpt.compute.devices import find_device, forget_peak_memory, peak_memory
 from clmpt.errors import DataError
 from clmpt.evaluation.measuring import evaluate
@@ -44,6 +46,7 @@ class Stage:
     work: Work
     run: Callable[[ReportProgress], None]
     check: Callable[[Path], bool] = Path.exists
+    is_shared: bool = False  # if there are several processes, all work on it, not just one
 
     @property
     def is_done(self) -> bool:
@@ -57,8 +60,13 @@ class Stage:
 def perform(stages: Sequence[Stage], progress: ReportProgress) -> None:
     """Runs the stages that are not finished, in order."""
     for stage in stages:
-        if not stage.is_done:
+        if distributed.made_by_one(lambda stage=stage: stage.is_done):  # type: ignore[misc]
+            continue
+        if stage.is_shared:
             stage.run(progress)
+        else:
+            distributed.made_by_one(partial(stage.run, progress))
+        distributed.wait_for_all()
 
 
 # --- models ---------------------------------------------------------------------------------------
@@ -76,7 +84,7 @@ def predictor_stage(
     def run(progress: ReportProgress) -> None:
         follow_steps(name, pretrain(graph, settings, path, source, start=start()), progress)
 
-    return Stage("predictor", name, path, work, run, _trained(predictor_is_whole))
+    return Stage("predictor", name, path, work, run, _trained(predictor_is_whole), is_shared=True)
 
 
 def reasoner_stage(
@@ -105,7 +113,7 @@ def reasoner_stage(
         )
         follow_steps(name, steps, progress)
 
-    return Stage("reasoner", name, path, work, run, _trained(reasoner_is_whole))
+    return Stage("reasoner", name, path, work, run, _trained(reasoner_is_whole), is_shared=True)
 
 
 def _trained(is_whole: Callable[[Path], bool]) -> Callable[[Path], bool]:
@@ -186,6 +194,7 @@ def _report_stage(asked: Asked, measured: Measured, work: Work) -> Stage:
             progress=part_of(progress, asked.name, 0, total),
         )
         seconds = round(time.perf_counter() - started, 1)
-        save_report(report, asked.report, {"seconds": seconds, "memory": peak_memory(device)})
+        costs = {"seconds": seconds, "memory": peak_memory(device)}
+        distributed.by_one(save_report)(report, asked.report, costs)
 
-    return Stage(asked.role, asked.name, asked.report, work, run)
+    return Stage(asked.role, asked.name, asked.report, work, run, is_shared=True)

@@ -27,8 +27,9 @@ def carry_over(old: EmbeddingPredictor, into: EmbeddingPredictor, match: NameMat
             f"{type(old).__name__} of width {old.entities_ED.shape[1]}."
         )
     device = into.entities_ED.device
-    here_N = np.flatnonzero(match.entity_E >= 0)
-    there_N = torch.from_numpy(match.entity_E[here_N])
+    own_E = match.entity_E[into.shard.start : into.shard.stop]
+    here_N = np.flatnonzero(own_E >= 0)
+    there_N = torch.from_numpy(own_E[here_N])
     source_ED = old.entities_ED.detach()
     into.entities_ED[torch.from_numpy(here_N).to(device)] = source_ED[there_N].to(device)
     here_N = np.flatnonzero(match.relation_R >= 0)

@@ -14,7 +14,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from clmpt.compute import distributed
 from clmpt.compute.chunks import SCORES_AT_ONCE, rows_at_once
+from clmpt.compute.row_shards import RowShard
 from clmpt.predictors.link_batch import LinkBatch
 from clmpt.predictors.predictor import BilinearPredictor, EmbeddingPredictor, look_up
 from clmpt.predictors.sampled_softmax import SampledSoftmax
@@ -138,21 +140,23 @@ def softmax_loss(
     answers, and more in the last, smaller batch.
     """
     questions = len(batch.entity_B)
-    looked_up = look_up(  # once, so that there is only one gradient of the table's size
-        predictor.entities_ED, torch.cat([batch.entity_B, batch.answer_T])
+    looked_up = predictor.embeddings(  # once, so that there is one gradient of the table's size
+        torch.cat([batch.entity_B, batch.answer_T])
     )
     head_BD, answer_TD = looked_up[:questions], looked_up[questions:]
     relation_BD = predictor.directed(batch.directed_B)
     projected_BD = predictor.project(head_BD, relation_BD)
     loss: Tensor = _grouped_cross_entropy(
-        projected_BD, predictor.entities_ED, batch, scores_at_once
+        projected_BD, predictor.entities_ED, batch, predictor.shard, scores_at_once
     )
+    own_B, own_T = batch.own()  # the rest of the loss is shared out by questions, not by entities
     if regularisation:
-        cubes = predictor.n3(batch.count_B, head_BD, relation_BD, answer_TD)
-        loss = loss + regularisation * cubes
+        embeddings = head_BD[own_B], relation_BD[own_B], answer_TD[own_T]
+        loss = loss + regularisation * predictor.n3(batch.count_B[own_B], *embeddings)
     if relation_weight:
-        scores_TS = predictor.score_relations(look_up(head_BD, batch.owner_T), answer_TD)
-        row_T = predictor.rows(batch.directed_B)[batch.owner_T]
+        owner_T = batch.owner_T[own_T]
+        scores_TS = predictor.score_relations(look_up(head_BD, owner_T), answer_TD[own_T])
+        row_T = predictor.rows(batch.directed_B)[owner_T]
         predicted = functional.cross_entropy(scores_TS.float(), row_T, reduction="sum")
         loss = loss + relation_weight * predicted
     return loss / facts
@@ -160,11 +164,15 @@ def softmax_loss(
 
 @torch.compiler.disable  # type: ignore[untyped-decorator]
 def _grouped_cross_entropy(
-    projected_BD: Tensor, entities_ED: Tensor, batch: LinkBatch, scores_at_once: int
+    projected_BD: Tensor,
+    entities_ED: Tensor,
+    batch: LinkBatch,
+    shard: RowShard,
+    scores_at_once: int,
 ) -> Tensor:
     """Only matrix products and in-place passes, so compiling it gains nothing."""
     loss: Tensor = _GroupedCrossEntropy.apply(  # type: ignore[no-untyped-call]
-        projected_BD, entities_ED, batch, scores_at_once
+        projected_BD, entities_ED, batch, shard, scores_at_once
     )
     return loss
 
@@ -174,31 +182,41 @@ class _GroupedCrossEntropy(torch.autograd.Function):
 
     The forward pass computes the gradient in place, while a slice of the scores is in memory;
     autograd would keep all scores and their softmax until the backward pass. Entities are the
-    first dimension: matrix products are a fifth faster with the longer side first.
+    first dimension: matrix products are a fifth faster with the longer side first. Each process
+    scores the entities of its shard: loss and gradients are its part of those of all.
     """
 
     @staticmethod
     def forward(
-        ctx: Any, projected_BD: Tensor, entities_ED: Tensor, batch: LinkBatch, scores_at_once: int
+        ctx: Any,
+        projected_BD: Tensor,
+        entities_ED: Tensor,
+        batch: LinkBatch,
+        shard: RowShard,
+        scores_at_once: int,
     ) -> Tensor:
         total = projected_BD.new_zeros(
             (), dtype=torch.float64 if projected_BD.is_cpu else torch.float32
         )
         grad_projected_BD = torch.empty_like(projected_BD)
         grad_entities_ED = torch.empty(0) if len(projected_BD) else torch.zeros_like(entities_ED)
-        ends_B = batch.count_B.cumsum(0)
-        step = rows_at_once(len(entities_ED), scores_at_once)
+        own_B = torch.zeros_like(batch.count_B, dtype=torch.bool)
+        own_B[batch.own()[0]] = True  # the questions whose normaliser this process counts
+        step = rows_at_once(shard.most, scores_at_once)
         for start in range(0, len(projected_BD), step):
             rows = slice(start, min(start + step, len(projected_BD)))
-            first = int(ends_B[start] - batch.count_B[start])
-            facts = slice(first, int(ends_B[rows.stop - 1]))
+            facts = batch.facts_of(rows)
             owner_T, answer_T = batch.owner_T[facts] - start, batch.answer_T[facts]
+            if shard.parts > 1:
+                here_T = shard.has(answer_T)
+                owner_T, answer_T = owner_T[here_T], answer_T[here_T] - shard.start
             count_B = batch.count_B[rows].to(entities_ED.dtype)
             scores_EB = (entities_ED @ projected_BD[rows].T).to(entities_ED.dtype)
-            largest_B = scores_EB.amax(0)
+            largest_B = distributed.largest(_largest(scores_EB))
             total -= scores_EB[answer_T, owner_T].sum(dtype=total.dtype)
-            sum_B = scores_EB.sub_(largest_B).exp_().sum(0)
-            total += (count_B * (sum_B.log() + largest_B)).sum(dtype=total.dtype)
+            sum_B = distributed.total(scores_EB.sub_(largest_B).exp_().sum(0))  # of all shards
+            terms_B = count_B * (sum_B.log() + largest_B)
+            total += terms_B[own_B[rows]].sum(dtype=total.dtype)
             slope_EB = scores_EB.mul_(count_B / sum_B)
             slope_EB[answer_T, owner_T] -= 1  # no collisions: answers of a question are distinct
             grad_projected_BD[rows] = (slope_EB.T @ entities_ED).to(projected_BD.dtype)
@@ -208,9 +226,16 @@ class _GroupedCrossEntropy(torch.autograd.Function):
         return total.to(projected_BD.dtype)
 
     @staticmethod
-    def backward(ctx: Any, *outer: Tensor) -> tuple[Tensor, Tensor, None, None]:
+    def backward(ctx: Any, *outer: Tensor) -> tuple[Tensor, Tensor, None, None, None]:
         grad_projected_BD, grad_entities_ED = ctx.saved_tensors
-        return grad_projected_BD.mul_(outer[0]), grad_entities_ED.mul_(outer[0]), None, None
+        return grad_projected_BD.mul_(outer[0]), grad_entities_ED.mul_(outer[0]), None, None, None
+
+
+def _largest(scores_EB: Tensor) -> Tensor:
+    """The largest score of each question; -∞ in a process without entities."""
+    if len(scores_EB):
+        return scores_EB.amax(0)
+    return scores_EB.new_full(scores_EB.shape[1:], -torch.inf)
 
 
 def sampled_loss(
@@ -227,11 +252,11 @@ def sampled_loss(
     happen to be answers are kept, as in the authors' code: they are rare.
     """
     questions, answers = len(batch.entity_B), len(batch.answer_T)
-    looked_up = look_up(
-        predictor.entities_ED, torch.cat([batch.entity_B, batch.answer_T, negative_K])
-    )
-    head_BD, others = looked_up[:questions], looked_up[questions:]
-    answer_TD, negative_KD = others[:answers], others[answers:]
+    looked_up = predictor.embeddings(torch.cat([batch.entity_B, batch.answer_T, negative_K]))
+    own_B, own_T = batch.own()
+    head_BD, others = looked_up[:questions][own_B], looked_up[questions:]
+    answer_TD, negative_KD = others[:answers][own_T], others[answers:]
+    batch = batch.part(own_B)
     projected_BD = predictor.project(head_BD, predictor.directed(batch.directed_B))
     positive_T = predictor.match(look_up(projected_BD, batch.owner_T), answer_TD)
     negative_BK = predictor.match_all(projected_BD, negative_KD)

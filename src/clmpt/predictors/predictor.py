@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from clmpt.compute.row_shards import RowShard
 from clmpt.errors import DataError, SettingError
 from clmpt.graph.knowledge_graph import KnowledgeGraph
 from clmpt.queries.links import inverse_rows
@@ -23,6 +24,8 @@ from clmpt.settings import Pretraining, read_table
 
 CALIBRATION = "calibration_SC"  # its buffer; folders of before have none
 _COEFFICIENTS = 4  # see calibration.py
+
+_DRAWN_AT_ONCE = 2**16  # rows of an initial table
 
 # For distance-based scores trained with Adam; the defaults of `Pretraining` suit inner products.
 DISTANCE_DEFAULTS = {"learning_rate": 1e-3, "initial_scale": 0.05, "epochs": 100, "batch": 512}
@@ -39,6 +42,10 @@ class LinkPredictor(Protocol):
     def entities_ED(self) -> Tensor: ...
     @property
     def relations_SW(self) -> Tensor: ...
+    @property
+    def shard(self) -> RowShard:
+        """The entities that this process scores, if several have a part of the table each."""
+
     def score(self, head_A: Tensor, relation_A: Tensor, tail_A: Tensor) -> Tensor:
         """How plausible each triple is; comparable within a question, not across questions."""
 
@@ -67,6 +74,8 @@ class EmbeddingPredictor(nn.Module, ABC):
 
     `inverse_R` is the row of each relation's inverse, or -1: then its own embedding is reversed.
     `calibration_SC` turns scores into probabilities (see calibration.py); 0 until fitted.
+    While several processes pre-train it, each has the rows of the entity table that `shard` says,
+    and scores these entities.
     """
 
     defaults: ClassVar[Mapping[str, Any]] = {}  # that replace those of `Pretraining`
@@ -76,9 +85,11 @@ class EmbeddingPredictor(nn.Module, ABC):
     relations_SW: nn.Parameter
     inverse_R: Tensor
     calibration_SC: Tensor
+    shard: RowShard
 
     def __init__(self, entities_ED: Tensor, relations_SW: Tensor, inverse_R: Tensor) -> None:
         super().__init__()
+        self.shard = RowShard.whole(len(entities_ED))
         self.entities_ED = nn.Parameter(entities_ED)
         self.relations_SW = nn.Parameter(relations_SW)
         self.register_buffer("inverse_R", inverse_R)
@@ -92,15 +103,29 @@ class EmbeddingPredictor(nn.Module, ABC):
     def for_graph(cls, graph: KnowledgeGraph, settings: Pretraining) -> EmbeddingPredictor:
         """An untrained predictor with a row per relation and per inverse missing from the graph.
 
-        The same seed gives the same numbers on every device.
+        The same seed gives the same numbers on every device and for any number of processes, each
+        of which has its shard of the entities.
         """
         inverse_R = inverse_rows(graph)
         rows = max(len(graph.relations), int(inverse_R.max(initial=-1)) + 1)
         generator = torch.Generator().manual_seed(settings.seed)
-        entities_ED, relations_SW = cls.initial(
-            len(graph.entities), rows, settings.rank, settings.initial_scale, generator
-        )
-        return cls(entities_ED, relations_SW, torch.from_numpy(inverse_R))
+        drawn = settings.rank, settings.initial_scale, generator
+        shard = RowShard.own(len(graph.entities))
+        entities_ED = torch.empty(shard.stop - shard.start, cls.width(settings.rank))
+        for start in range(0, shard.count, _DRAWN_AT_ONCE):
+            stop = min(start + _DRAWN_AT_ONCE, shard.count)
+            block_ED, _ = cls.initial(stop - start, 0, *drawn)
+            inside = shard.within(start, stop)
+            at = max(start - shard.start, 0)
+            entities_ED[at : at + inside.stop - inside.start] = block_ED[inside]
+        _, relations_SW = cls.initial(0, rows, *drawn)
+        made = cls(entities_ED, relations_SW, torch.from_numpy(inverse_R))
+        made.shard = shard
+        return made
+
+    def embeddings(self, entity_A: Tensor, sparse: bool = False) -> Tensor:
+        """Rows of the entity table; see `RowShard.look_up`."""
+        return self.shard.look_up(self.entities_ED, entity_A, sparse)
 
     # --- the scoring function ---------------------------------------------------------------------
 
@@ -140,21 +165,21 @@ class EmbeddingPredictor(nn.Module, ABC):
 
     def score(self, head_A: Tensor, relation_A: Tensor, tail_A: Tensor) -> Tensor:
         relation_AW = look_up(self.relations_SW, relation_A)
-        projected_AD = self.project(look_up(self.entities_ED, head_A), relation_AW)
-        return self.match(projected_AD, look_up(self.entities_ED, tail_A))  # eq:score
+        projected_AD = self.project(self.embeddings(head_A), relation_AW)
+        return self.match(projected_AD, self.embeddings(tail_A))  # eq:score
 
     def score_tails(self, head_B: Tensor, relation_B: Tensor) -> Tensor:
         relation_BW = look_up(self.relations_SW, relation_B)
-        projected_BD = self.project(look_up(self.entities_ED, head_B), relation_BW)
+        projected_BD = self.project(self.embeddings(head_B), relation_BW)
         return self.match_all(projected_BD, self.entities_ED)
 
     def score_heads(self, relation_B: Tensor, tail_B: Tensor) -> Tensor:
         back_BW = self.reverse(look_up(self.relations_SW, relation_B))
-        projected_BD = self.project(look_up(self.entities_ED, tail_B), back_BW)
+        projected_BD = self.project(self.embeddings(tail_B), back_BW)
         return self.match_all(projected_BD, self.entities_ED)
 
     def score_answers(self, entity_B: Tensor, directed_B: Tensor) -> Tensor:
-        projected_BD = self.project(look_up(self.entities_ED, entity_B), self.directed(directed_B))
+        projected_BD = self.project(self.embeddings(entity_B), self.directed(directed_B))
         return self.match_all(projected_BD, self.entities_ED)
 
     def directed(self, directed_B: Tensor) -> Tensor:

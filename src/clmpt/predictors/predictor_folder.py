@@ -14,7 +14,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from clmpt.compute.tensor_files import open_tensors, parameters_in, save_tensors, shapes_in
+from clmpt.compute import distributed
+from clmpt.compute.tensor_files import (
+    Pieces,
+    open_tensors,
+    parameters_in,
+    save_tensors,
+    shapes_in,
+)
 from clmpt.errors import DataError, SettingError
 from clmpt.graph.knowledge_graph import KnowledgeGraph
 from clmpt.graph.stored_names import StoredNames
@@ -68,9 +75,23 @@ def save_predictor(
 def replace_predictor(
     folder: Path, predictor: EmbeddingPredictor, about: Mapping[str, Any]
 ) -> None:
-    """Replaces the weights in a folder that already has its names; atomic."""
-    model = PREDICTORS.name_of(type(predictor))
-    save_tensors(folder / _WEIGHTS, predictor.state_dict(), {"model": model})
+    """Replaces the weights in a folder that already has its names; atomic. If several processes
+    have a shard of the table each, all of them call it."""
+    table_ED, shard = predictor.entities_ED.detach(), predictor.shard
+    rows = shard.parts_of(table_ED)
+    whole = Pieces((shard.count, *table_ED.shape[1:]), table_ED.dtype, rows)
+    tensors: dict[str, Tensor | Pieces] = {**predictor.state_dict()}
+    if shard.parts > 1:
+        tensors[_TABLES[0]] = whole
+    distributed.by_one(_replace)(folder, PREDICTORS.name_of(type(predictor)), tensors, about)
+    for _ in rows:  # of the processes that do not write, but give their rows
+        pass
+
+
+def _replace(
+    folder: Path, model: str, tensors: Mapping[str, Tensor | Pieces], about: Mapping[str, Any]
+) -> None:
+    save_tensors(folder / _WEIGHTS, tensors, {"model": model})
     with listed_file(folder / _ABOUT) as scratch:
         same = {"format": _FORMAT, "model": model, "versions": versions()}
         save_json(scratch, {**same, **about, **list_mark(folder)})

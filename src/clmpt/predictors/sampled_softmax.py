@@ -13,7 +13,6 @@ from typing import Any, overload
 
 import torch
 from torch import Tensor
-from torch.nn import functional
 
 from clmpt.predictors.link_batch import LinkBatch
 from clmpt.predictors.predictor import BilinearPredictor
@@ -55,15 +54,16 @@ def sampled_softmax_loss(
     facts: float,
 ) -> Tensor:
     """As `softmax_loss`, against the step's answers and the negatives instead of all entities."""
-    assert batch.sample is not None
-    entities = len(predictor.entities_ED)
-    candidate_C = torch.unique(torch.cat([batch.sample.answer_S, negative_K]))
-    row_U = torch.unique(torch.cat([batch.sample.head_S, candidate_C]))
-    rows_UD = functional.embedding(row_U, predictor.entities_ED, sparse=True)
+    often_E = batch.often_E
+    assert often_E is not None
+    candidate_C = torch.unique(torch.cat([batch.answer_T, negative_K]))
+    row_U = torch.unique(torch.cat([batch.entity_B, candidate_C]))
+    rows_UD = predictor.embeddings(row_U, sparse=True)
+    batch = batch.part(batch.own()[0])
     head_BD = rows_UD[torch.searchsorted(row_U, batch.entity_B)]
     candidate_CD = rows_UD[torch.searchsorted(row_U, candidate_C)]
     relation_BD = predictor.directed(batch.directed_B)
-    expected_C = len(negative_K) / entities + batch.sample.often_E[candidate_C]
+    expected_C = len(negative_K) / predictor.shard.count + often_E[candidate_C]
     scores_BC = predictor.project(head_BD, relation_BD) @ candidate_CD.T - expected_C.log()
     at_T = torch.searchsorted(candidate_C, batch.answer_T)
     loss: Tensor = (batch.count_B * scores_BC.logsumexp(1)).sum()
@@ -80,7 +80,7 @@ class RowAdagrad(torch.optim.Optimizer):
 
     >>> table = torch.zeros(3, 2, requires_grad=True)
     >>> optimizer = RowAdagrad([table], 0.5)
-    >>> functional.embedding(torch.tensor([1]), table, sparse=True).sum().backward()
+    >>> torch.nn.functional.embedding(torch.tensor([1]), table, sparse=True).sum().backward()
     >>> optimizer.step()
     >>> table.detach().tolist()  # 0.5 × 1 / √1
     [[0.0, 0.0], [-0.5, -0.5], [0.0, 0.0]]

@@ -51,11 +51,15 @@ class Batch(Protocol):
 class Candidates:
     """The positive and the negatives of each query.
 
-    `negative_QK` has a row per query, or one for all of them; None stands for all entities.
+    `negative_QK` has a row per query, or one for all of them; None stands for all entities. If
+    several processes share a step, `first` is the number of the first of these queries in it.
+    `by_rows` asks for a sparse gradient of a trained entity table: that of the rows looked up.
     """
 
     positive_Q: Tensor
     negative_QK: Tensor | None
+    first: int = 0
+    by_rows: bool = False
 
 
 @dataclass(frozen=True)
@@ -151,7 +155,9 @@ class GradientModel(ReasonerModel):
 
     @abstractmethod
     def loss(self, batch: Any, candidates: Candidates, generator: torch.Generator) -> Tensor:
-        """The training loss. All randomness comes from `generator`, so a step can be repeated."""
+        """The mean loss of the queries. All randomness comes from `generator`, so a step can be
+        repeated; processes that share a step get the same numbers from it. What is drawn should
+        depend on a query's number in the step: see `Candidates`."""
 
     def reasoner(self) -> Reasoner:
         return ModelReasoner(self)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from clmpt.progress import ReportProgress, part_of, silent
 from clmpt.queries.json_lines import write_json_lines
 from clmpt.queries.store import QueryGroup, QuerySet
 from clmpt.sampling.sampler import MOST_HARD, Protocol, Sampler
+from clmpt.sampling.shares import Alone, Share
 from clmpt.sampling.walks import Grounder
 from clmpt.storage.checksums import is_there
 from clmpt.storage.files import open_json, refuse_existing, save_json
@@ -63,12 +64,14 @@ def make_queries(
     workers: int = 1,
     progress: ReportProgress = silent,
     names: Mapping[Query, str] | None = None,
+    share: Share | None = None,
 ) -> QuerySet:
     """Samples queries into the file `out`, as JSON lines if it ends in .jsonl.
 
     A shape is called by its formula, or as `names` says.
     Finished shapes are kept in `partial_folder(out)` until all are done; the same call resumes
-    from them, and opens a file that is finished.
+    from them, and opens a file that is finished. With a `share`, several processes sample some of
+    the shapes each, and get the same queries as one would.
     """
     if len({template for template, _ in wanted}) < len(wanted):
         raise SamplingError("A shape is listed twice.")
@@ -84,20 +87,44 @@ def make_queries(
         "asked": [[str(query), count] for query, count in wanted],
         "names": sorted((names or {}).values()),
     }
-    with lock_beside(out):
-        if (finished := _finished(out, about)) is not None:
+    share = share or Alone()
+    with share.held(lock_beside(out)):
+        if (finished := share.by_one(lambda: _begun(out, about))) is not None:
             return finished
+        parts = _Parts(out, about)
+        own = share.turns(len(wanted))
+        _sample_parts(graph, wanted, own, protocol, parts, seed, workers, progress)
+        share.wait()
+        return share.by_one(lambda: _joined(graph, parts, len(wanted), names or {}, out))
+
+
+def _begun(out: Path, about: dict[str, Any]) -> QuerySet | None:
+    """What is there already, or a new place for finished shapes."""
+    finished = _finished(out, about)
+    if finished is None:
         if out.suffix != ".jsonl" or not out.is_file():  # these say not how they were made
             refuse_existing(out)
-        groups = _sampled(graph, wanted, protocol, _Parts(out, about), seed, workers, progress)
-        called = {**{group.template: group.name for group in groups}, **(names or {})}
-        groups = [replace(group, name=called[group.template]) for group in groups]
-        made = QuerySet(tuple(groups), {**about, "version": clmpt.__version__})
-        if out.exists():  # what was made again is the same or refused: there is no more to resume
-            shutil.rmtree(partial_folder(out), ignore_errors=True)
-        write_queries(made, graph, out)
+        _Parts(out, about)
+    return finished
+
+
+def _joined(
+    graph: KnowledgeGraph, parts: _Parts, count: int, names: Mapping[Query, str], out: Path
+) -> QuerySet:
+    """All shapes, written to the file."""
+    groups = [parts.load(number) for number in range(count)]
+    made = _named([group for group in groups if group is not None], names, parts.settings)
+    if out.exists():  # what was made again is the same or refused: there is no more to resume
         shutil.rmtree(partial_folder(out), ignore_errors=True)
+    write_queries(made, graph, out)
+    shutil.rmtree(partial_folder(out), ignore_errors=True)
     return made
+
+
+def _named(groups: list[QueryGroup], names: Mapping[Query, str], about: dict[str, Any]) -> QuerySet:
+    called = {**{group.template: group.name for group in groups}, **names}
+    groups = [replace(group, name=called[group.template]) for group in groups]
+    return QuerySet(tuple(groups), {**about, "version": clmpt.__version__})
 
 
 def _finished(out: Path, about: dict[str, Any]) -> QuerySet | None:
@@ -111,26 +138,24 @@ def _finished(out: Path, about: dict[str, Any]) -> QuerySet | None:
     return found if {name: found.about.get(name) for name in about} == about else None
 
 
-def _sampled(
+def _sample_parts(
     graph: KnowledgeGraph,
     wanted: Wanted,
+    own: Iterable[int],
     protocol: Protocol,
     parts: _Parts,
     seed: int,
     workers: int,
     progress: ReportProgress,
-) -> list[QueryGroup]:
-    groups, before, total = [], 0, sum(count for _, count in wanted)
+) -> None:
+    chosen = [(number, *wanted[number]) for number in own]
+    before, total = 0, sum(count for *_, count in chosen)
     with Sampler(graph, workers) as sampler:
-        for number, (template, count) in enumerate(wanted):
-            group = parts.load(number)
-            if group is None:
+        for number, template, count in chosen:
+            if parts.load(number) is None:
                 report = part_of(progress, name_of(template), before, total)
-                group = sampler.sample(template, protocol, count, seed, report)
-                parts.save(number, group)
-            groups.append(group)
+                parts.save(number, sampler.sample(template, protocol, count, seed, report))
             before += count
-    return groups
 
 
 def write_queries(queries: QuerySet, graph: KnowledgeGraph | None, out: Path) -> None:
@@ -150,7 +175,7 @@ class _Parts:
     """Finished shapes, next to the output."""
 
     def __init__(self, out: Path, settings: dict[str, Any]) -> None:
-        self.folder = partial_folder(out)
+        self.folder, self.settings = partial_folder(out), settings
         note = self.folder / "settings.json"
         if not is_there(note):
             make_sealed(self.folder)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import platform
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -33,6 +34,7 @@ from clmpt.storage.locks import lock_on
 from clmpt.storage.sealing import list_file, listed_file, remove_listed, sealed_folder
 
 _STATE = "state.safetensors"
+_SHARED_STATE = "state"
 _LOG = "log.jsonl"
 _RUN = "run.json"
 _FINISHED = "finished.json"
@@ -111,6 +113,31 @@ class RunFolder:
         """Where to keep what the run needs to resume; removed when it is finished."""
         return self.path / _STATE
 
+    @property
+    def shared_state(self) -> Path | None:
+        """The newest folder in which several processes keep that, if there is one."""
+        found = sorted(self.path.glob(f"{_SHARED_STATE}-*"), key=lambda path: path.name)
+        return found[-1] if found else None
+
+    def new_shared_state(self, step: int) -> Path:
+        """An empty folder for the state after a step; see `keep_shared_state`."""
+        scratch = self.path / f".{_SHARED_STATE}-{step}.unfinished"
+        shutil.rmtree(scratch, ignore_errors=True)
+        scratch.mkdir()
+        return scratch
+
+    def keep_shared_state(self, scratch: Path, step: int) -> None:
+        """Makes a complete state the one to resume from."""
+        before = self.shared_state
+        os.rename(scratch, self.path / f"{_SHARED_STATE}-{step:012}")
+        if before is not None:
+            shutil.rmtree(before)
+        remove_listed(self.state)
+
+    def forget_shared_state(self) -> None:
+        for folder in self.path.glob(f"{_SHARED_STATE}-*"):
+            shutil.rmtree(folder)
+
     def finish(self, summary: Mapping[str, Any]) -> None:
         """Marks the run as finished and removes what was needed to resume it."""
         if (self.path / _LOG).exists():
@@ -118,6 +145,7 @@ class RunFolder:
         with listed_file(self.path / _FINISHED) as scratch:
             save_json(scratch, summary)
         remove_listed(self.path / _STATE)
+        self.forget_shared_state()
 
     @property
     def is_finished(self) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -36,6 +36,13 @@ def sealed_folder(path: Path, repeatable: bool = False) -> Iterator[Path]:
         for folder in (scratch, *(below for below in scratch.rglob("*") if below.is_dir())):
             if read_manifest(folder) is None:
                 _write(folder, {file.name: (checksum_of(file),) for file in _own_files(folder)})
+
+
+def seal(folder: Path, sums: Mapping[str, tuple[int, int]]) -> None:
+    """Lists the files of a new folder, with the checksums that are known already."""
+    files = (file for file in _own_files(folder) if file.name not in sums)
+    found = {**sums, **{file.name: checksum_of(file) for file in files}}
+    _write(folder, {name: (one,) for name, one in found.items()})
 
 
 def _own_files(folder: Path) -> list[Path]:

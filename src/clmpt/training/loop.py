@@ -17,6 +17,7 @@ from torch import Tensor
 
 from clmpt.compute import distributed
 from clmpt.compute.devices import forget_peak_memory, peak_memory
+from clmpt.compute.row_shards import RowShard
 from clmpt.compute.threads import threads_for, torch_threads
 from clmpt.errors import DataError, TrainingError
 from clmpt.storage.run_folder import RunFolder
@@ -79,6 +80,10 @@ class Learner(Protocol):
     def step(self) -> Tensor: ...
     def mean_loss(self, loss_sum: float, steps: int) -> float: ...
     def state(self) -> dict[str, Tensor]: ...
+    @property
+    def shards(self) -> Mapping[str, RowShard]:
+        """Those tensors of the state of which each process has some rows."""
+
     def restore(self, state: Mapping[str, Tensor], steps_done: int) -> None: ...
 
 
@@ -114,9 +119,10 @@ def follow(run: RunFolder, learner: Learner, course: Course) -> Generator[Traini
             except GeneratorExit:
                 loop.save()
                 raise
-            if distributed.any_of(stop_requested()):
+            if distributed.any_of(stop_requested() or loop.is_save_due):
                 loop.save()
-                return
+                if distributed.any_of(stop_requested()):
+                    return
         if not learner.steps:
             loop.pause(0.0)
         loop.finish()
@@ -129,7 +135,7 @@ class _Loop:
         self.started = self.saved = time.perf_counter()
 
     def restore(self) -> None:
-        if (found := load_state(self.run)) is not None:
+        if (found := load_state(self.run, self.learner.shards)) is not None:
             tensors, remembered = found
             self.tally = _tally(remembered, self.run.path)
             self.learner.restore(tensors, self.tally.steps_done)
@@ -140,6 +146,10 @@ class _Loop:
         return (
             self.tally.steps_done < self.learner.steps and self.tally.worse < self.course.patience
         )
+
+    @property
+    def is_save_due(self) -> bool:
+        return time.perf_counter() - self.saved > self.course.save_seconds
 
     def step(self) -> TrainingStep:
         learner, tally, course = self.learner, self.tally, self.course
@@ -153,8 +163,6 @@ class _Loop:
         mean_loss = learner.mean_loss(tally.loss_sum, since)
         if since == course.log_steps or tally.steps_done == learner.steps:
             valid = self.pause(mean_loss)
-        if time.perf_counter() - self.saved > course.save_seconds:
-            self.save()
         return TrainingStep(
             tally.steps_done,
             learner.steps,
@@ -183,9 +191,7 @@ class _Loop:
             raise _diverged(f"The weights had diverged by epoch {epoch}", self.run.path)
         if due and tally.worse == 0:
             tally.best_epoch = epoch
-            distributed.by_one(course.keep)(
-                {"epoch": epoch, "valid": valid.plain if valid else None}
-            )
+            course.keep({"epoch": epoch, "valid": valid.plain if valid else None})
         distributed.by_one(self.run.log)(
             epoch=epoch,
             step=done,
@@ -200,7 +206,7 @@ class _Loop:
         tally = self.tally
         tally.seconds = time.perf_counter() - self.started
         tally.memory = max(tally.memory, peak_memory(self.course.device))
-        distributed.by_one(save_state)(self.run, self.learner.state(), asdict(tally))
+        save_state(self.run, self.learner.state(), asdict(tally), self.learner.shards)
         self.saved = time.perf_counter()
 
     def finish(self) -> None:

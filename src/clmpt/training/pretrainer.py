@@ -15,9 +15,10 @@ import torch
 from torch import Tensor
 
 from clmpt.compute import distributed
+from clmpt.compute.row_shards import RowShard
 from clmpt.errors import TrainingError
 from clmpt.graph.edges import Ints
-from clmpt.predictors.link_batch import LinkBatch, StepSample
+from clmpt.predictors.link_batch import LinkBatch
 from clmpt.predictors.objectives import objective_of
 from clmpt.predictors.predictor import EmbeddingPredictor
 from clmpt.queries.links import Links
@@ -44,6 +45,7 @@ class Pretrainer:
     def __init__(self, predictor: EmbeddingPredictor, links: Links, settings: Pretraining) -> None:
         if not len(links):
             raise TrainingError("There are no facts to train on.")
+        assert predictor.shard == RowShard.own(predictor.shard.count)  # as `for_graph` made it
         self.predictor, self.links, self.settings = predictor, links, settings
         self.device = predictor.entities_ED.device
         self.steps_done = 0
@@ -74,7 +76,8 @@ class Pretrainer:
             loss: Tensor = self._loss(batch, negative_K)
         self.optimizer.zero_grad(set_to_none=True)
         loss.backward()  # type: ignore[no-untyped-call]
-        distributed.sum_gradients(self.predictor.parameters())
+        shared = (p for p in self.predictor.parameters() if p is not self.predictor.entities_ED)
+        distributed.sum_gradients(shared)  # that of the entities' table is summed by its shards
         self.optimizer.step()
         self.steps_done += 1
         if self.result is not self.predictor:
@@ -111,6 +114,17 @@ class Pretrainer:
             found |= {f"mean.{name}": p for name, p in self.result.named_parameters()}
         return found
 
+    @property
+    def shards(self) -> dict[str, RowShard]:
+        table = self.predictor.entities_ED
+        number = next(n for n, p in enumerate(self.predictor.parameters()) if p is table)
+        return {
+            name: self.predictor.shard
+            for name, tensor in self.state().items()
+            if name.endswith(".entities_ED")
+            or (name.startswith(f"optimizer.{number}.") and tensor.dim())
+        }
+
     def restore(self, state: Mapping[str, Tensor], steps_done: int) -> None:
         rest = dict(state)
         if self.result is not self.predictor:
@@ -124,8 +138,8 @@ class Pretrainer:
 
     @property
     def products_per_step(self) -> float:
-        entities, width = self.predictor.entities_ED.shape
-        scored = self.objective.scored(self.settings, entities)
+        width = self.predictor.entities_ED.shape[1]
+        scored = self.objective.scored(self.settings, self.predictor.shard.most)
         return 6.0 * min(self.settings.batch, len(self.links)) * scored * width
 
     @property
@@ -138,7 +152,7 @@ class Pretrainer:
 
     @property
     def is_sane(self) -> bool:
-        return is_sane(self.predictor)
+        return not distributed.any_of(not is_sane(self.predictor))
 
     # --- one step ---------------------------------------------------------------------------------
 
@@ -153,7 +167,7 @@ class Pretrainer:
         if not count:
             return None
         random = random_of(self.settings.seed, _NEGATIVES, self.steps_done)
-        drawn_K = random.integers(len(self.predictor.entities_ED), size=count)
+        drawn_K = random.integers(self.predictor.shard.count, size=count)
         return torch.from_numpy(drawn_K).to(self.device)
 
     def _batch(self) -> LinkBatch:
@@ -163,28 +177,18 @@ class Pretrainer:
             self._order_P = epoch, random.permutation(len(self.links))
         size = self.settings.batch
         whole = self.links.take(self._order_P[1][within * size : (within + 1) * size])
-        own = whole.take(np.arange(len(whole))[distributed.own_share(len(whole))])
-        return batch_of(own, self.device, self._sample(whole))
-
-    def _sample(self, whole: Links) -> StepSample | None:
-        if self.often_E is None:
-            return None
-        answers = np.asarray(whole.answers.entities, np.int64)
-        head_S, answer_S = (
-            torch.from_numpy(ids).to(self.device) for ids in (whole.entity_P, answers)
-        )
-        return StepSample(head_S, answer_S, self.often_E)
+        return batch_of(whole, self.device, self.often_E)
 
     def _often(self) -> Tensor:
         """How often each entity is an answer in a batch, on average."""
-        entities = len(self.predictor.entities_ED)
+        entities = self.predictor.shard.count
         counts_E = np.bincount(self.links.answers.entities, minlength=entities)
         return torch.from_numpy((counts_E / self.batches_per_epoch).astype(np.float32)).to(
             self.device
         )
 
 
-def batch_of(links: Links, device: torch.device, sample: StepSample | None = None) -> LinkBatch:
+def batch_of(links: Links, device: torch.device, often_E: Tensor | None = None) -> LinkBatch:
     """Questions as tensors on a device."""
 
     def tensor(column: Ints) -> Tensor:
@@ -196,5 +200,5 @@ def batch_of(links: Links, device: torch.device, sample: StepSample | None = Non
         tensor(links.answers.counts),
         tensor(links.answers.owners),
         tensor(np.asarray(links.answers.entities, np.int64)),
-        sample,
+        often_E,
     )

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from clmpt.compute import distributed
 from clmpt.compute.devices import find_device
+from clmpt.compute.row_shards import RowShard
 from clmpt.compute.tensor_files import checksum
 from clmpt.errors import DataError
 from clmpt.evaluation.link_ranks import evaluate_links
@@ -147,7 +148,7 @@ def train(
         StoredNames.of(graph).save(folder)
         _validation_queries(graph, queries, valid, settings).save(folder / _VALID_QUERIES)
 
-    run = RunFolder.begin(out, identity, source, fill)
+    run = _begun_together(out, identity, source, fill)
     asked = QuerySet.open(out / _VALID_QUERIES).groups
 
     def validate() -> Validation:
@@ -159,10 +160,22 @@ def train(
 
     def keep(about: dict[str, Any]) -> None:
         same = {"training": asdict(settings), "graph": graph.identity}
-        replace_reasoner(out, model, {**same, **about})
+        distributed.by_one(replace_reasoner)(out, model, {**same, **about})
 
     check = validate if asked else None
     yield from follow(run, learner, _course(learner, settings, check, keep, device, save_seconds))
+    distributed.by_one(_calibrate_answers)(out, graph, asked, reasoning, device)
+    distributed.wait_for_all()
+
+
+def _calibrate_answers(
+    out: Path,
+    graph: KnowledgeGraph,
+    asked: Sequence[QueryGroup],
+    reasoning: Reasoning,
+    device: torch.device,
+) -> None:
+    """Calibrates the answers of the best weights, once."""
     if asked and not has_calibrations(out):
         best = open_reasoner(out, graph, device, [reasoning.reasoner]).model
         save_calibrations(out, _calibrations(best, asked, hidden_share(graph)))
@@ -245,6 +258,10 @@ class _NoSteps:
         return loss_sum / max(steps, 1)
 
     def state(self) -> dict[str, Tensor]:
+        return {}
+
+    @property
+    def shards(self) -> dict[str, RowShard]:
         return {}
 
     def restore(self, state: Mapping[str, Tensor], steps_done: int) -> None:

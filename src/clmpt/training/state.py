@@ -1,4 +1,8 @@
-"""The state that a run resumes from: tensors and counters in one file."""
+"""The state that a run resumes from: tensors and counters.
+
+A single process keeps them in one file. Several that have a shard of a table each keep them in a
+folder, which any number of processes can open.
+"""
 
 from __future__ import annotations
 
@@ -7,26 +11,57 @@ from typing import Any
 
 from torch import Tensor
 
+from clmpt.compute import distributed
+from clmpt.compute.row_shards import RowShard
+from clmpt.compute.sharded_files import open_sharded, save_sharded, scalars_in
 from clmpt.compute.tensor_files import open_tensors, save_tensors
 from clmpt.errors import DataError
 from clmpt.storage.run_folder import RunFolder
 
 
-def save_state(run: RunFolder, tensors: Mapping[str, Tensor], progress: Mapping[str, Any]) -> None:
-    save_tensors(run.state, tensors, {**progress, "log_bytes": run.log_size})
+def save_state(
+    run: RunFolder,
+    tensors: Mapping[str, Tensor],
+    progress: Mapping[str, Any],
+    shards: Mapping[str, RowShard],
+) -> None:
+    """All processes call it. `shards` are the tensors of which each has a part."""
+    progress = {**progress, "log_bytes": run.log_size}
+    if not any(shard.parts > 1 for shard in shards.values()):
+        distributed.by_one(_save_alone)(run, tensors, progress)
+        return
+    step = int(progress["steps_done"])
+    scratch = distributed.made_by_one(lambda: run.new_shared_state(step))
+    save_sharded(scratch, tensors, shards, {**progress, "scalars": scalars_in(tensors)})
+    distributed.by_one(run.keep_shared_state)(scratch, step)
+    distributed.wait_for_all()
 
 
-def load_state(run: RunFolder) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
-    """The last saved state. Later log entries are removed, since they will be logged again."""
-    if not run.state.exists():
+def _save_alone(run: RunFolder, tensors: Mapping[str, Tensor], progress: Mapping[str, Any]) -> None:
+    save_tensors(run.state, tensors, progress)
+    run.forget_shared_state()
+
+
+def load_state(
+    run: RunFolder, shards: Mapping[str, RowShard]
+) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
+    """The last saved state, with this process's part of what is in `shards`. Later log entries are
+    removed, since they will be logged again."""
+    shared = run.shared_state
+    if shared is None and not run.state.exists():
         run.cut_log(0)
         return None
     try:
-        tensors, progress = open_tensors(run.state)
+        if shared is not None:
+            tensors, progress = open_sharded(shared, shards)
+        else:
+            tensors, progress = open_tensors(run.state)
+            for name, shard in shards.items():
+                if name in tensors and len(tensors[name]) == shard.count:
+                    tensors[name] = tensors[name][shard.start : shard.stop]
         length = int(progress["log_bytes"])
     except (DataError, KeyError, TypeError, ValueError):
-        raise DataError(
-            f"'{run.state}' is damaged. Remove that file to start the run again."
-        ) from None
+        named = shared or run.state
+        raise DataError(f"'{named}' is damaged. Remove it to start the run again.") from None
     run.cut_log(length)
     return tensors, progress

@@ -11,12 +11,13 @@ from torch import Tensor, nn
 from clmpt.errors import DataError
 from clmpt.predictors.predictor import CALIBRATION
 from clmpt.predictors.sampled_softmax import RowAdagrad
+from clmpt.training.row_adam import RowAdamW
 
 # What an optimizer keeps for each number of a table, and for each row.
 _SLOTS: dict[type[torch.optim.Optimizer], tuple[str, ...]] = {
     torch.optim.Adagrad: ("sum",),
     torch.optim.Adam: ("exp_avg", "exp_avg_sq"),
-    torch.optim.AdamW: ("exp_avg", "exp_avg_sq"),
+    RowAdamW: ("exp_avg", "exp_avg_sq"),
     RowAdagrad: (),
 }
 _ROW_SLOTS: dict[type[torch.optim.Optimizer], tuple[str, ...]] = {RowAdagrad: ("row_sum",)}

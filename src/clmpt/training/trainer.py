@@ -13,11 +13,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from clmpt.errors import TrainingError
+from clmpt.compute import distributed
+from clmpt.compute.row_shards import RowShard
+from clmpt.errors import SettingError, TrainingError
 from clmpt.graph.edges import Ints
 from clmpt.queries.store import AnswerSets, QueryGroup
 from clmpt.reasoners.model import Candidates, GradientModel
 from clmpt.settings import Training
+from clmpt.training.row_adam import RowAdamW, clip_gradients
 from clmpt.training.stepping import is_sane, random_of, restore_training, trained, training_state
 
 # Shapes: Q queries, K negatives
@@ -83,31 +86,56 @@ class Trainer:
         self.steps_per_epoch = self.order.steps_per_epoch
         self.steps = settings.steps or settings.epochs * self.steps_per_epoch
         self.steps_done = 0
-        self.optimizer: torch.optim.Optimizer = torch.optim.AdamW(
+        self.table = self._table_by_rows()
+        self.optimizer: torch.optim.Optimizer = RowAdamW(
             list(trained(model).values()),
             settings.learning_rate,
             weight_decay=settings.weight_decay,
             fused=self.device.type in ("cpu", "cuda"),
         )
 
+    def _table_by_rows(self) -> Tensor | None:
+        """The entity table, if it is trained and a step is to touch only its own rows of it."""
+        settings, predictor = self.settings, self.model.predictor
+        if settings.entity_rows == "all":
+            return None
+        if settings.negatives == "all":
+            raise SettingError(
+                "With all entities as negatives a step uses every row of the table. Choose "
+                "negatives = 'query' or 'batch', or entity_rows = 'all'."
+            )
+        table = predictor.entities_ED if predictor is not None else None
+        return table if table is not None and table.requires_grad else None
+
     def step(self) -> Tensor:
         """Takes a step and returns the loss before it, on the device; reading its value waits."""
         settings = self.settings
-        groups = self.order.batch(self.steps_done)
         self.model.train()
         for group in self.optimizer.param_groups:
             group["lr"] = self.learning_rate
-        with torch.autocast(
-            self.device.type, torch.bfloat16, enabled=settings.precision == "bfloat16"
-        ):
-            batch = self.model.lay_out(groups).to(self.device)
-            loss = self.model.loss(batch, self.candidates(groups), self.randomness())
-        loss.backward()  # type: ignore[no-untyped-call]
+        loss = self._own_loss(self.order.batch(self.steps_done))
+        distributed.sum_gradients(trained(self.model).values(), self.table)
         if settings.clip:
-            torch.nn.utils.clip_grad_norm_(trained(self.model).values(), settings.clip)
+            clip_gradients(trained(self.model).values(), settings.clip)
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)  # now, to free the memory for the next step
         self.steps_done += 1
+        return distributed.total(loss)
+
+    def _own_loss(self, groups: Sequence[QueryGroup]) -> Tensor:
+        """This process's part of the step's mean loss, with its gradients."""
+        queries = sum(map(len, groups))
+        own = distributed.own_share(queries)
+        if own.start == own.stop:  # fewer queries than processes
+            return torch.zeros_like(next(self.model.parameters())).sum()
+        candidates = self.candidates(groups, own)
+        with torch.autocast(
+            self.device.type, torch.bfloat16, enabled=self.settings.precision == "bfloat16"
+        ):
+            batch = self.model.lay_out(part_of_groups(groups, own)).to(self.device)
+            loss: Tensor = self.model.loss(batch, candidates, self.randomness())
+            loss = loss * ((own.stop - own.start) / queries)
+        loss.backward()  # type: ignore[no-untyped-call]
         return loss.detach()
 
     @property
@@ -142,6 +170,10 @@ class Trainer:
     def state(self) -> dict[str, Tensor]:
         return training_state(self.model, self.optimizer)
 
+    @property
+    def shards(self) -> dict[str, RowShard]:
+        return {}
+
     def restore(self, state: Mapping[str, Tensor], steps_done: int) -> None:
         restore_training(self.model, self.optimizer, state)
         self.steps_done = steps_done
@@ -162,18 +194,33 @@ class Trainer:
         random = random_of(settings.seed, _NEGATIVES, self.steps_done)
         return random.integers(self.model.entities, size=(rows, settings.negative_count))
 
-    def candidates(self, groups: Sequence[QueryGroup]) -> Candidates:
-        """The positives and negatives of the next step."""
+    def candidates(self, groups: Sequence[QueryGroup], own: slice = slice(None)) -> Candidates:
+        """The positives and negatives of some queries of the next step."""
         negative_QK = self.negatives(groups)
+        if negative_QK is not None and self.settings.negatives == "query":
+            negative_QK = negative_QK[own]
         return Candidates(
-            torch.from_numpy(self.positives(groups)).to(self.device),
+            torch.from_numpy(self.positives(groups)[own]).to(self.device),
             None if negative_QK is None else torch.from_numpy(negative_QK).to(self.device),
+            own.start or 0,
+            by_rows=self.table is not None,
         )
 
     def randomness(self) -> torch.Generator:
         """The generator for all other randomness in the next step."""
         seed = random_of(self.settings.seed, _MODEL, self.steps_done).integers(2**63)
         return torch.Generator(self.device).manual_seed(int(seed))
+
+
+def part_of_groups(groups: Sequence[QueryGroup], own: slice) -> list[QueryGroup]:
+    """Some of the queries of all groups, counted through."""
+    found, first = [], 0
+    for group in groups:
+        start, stop = max(own.start - first, 0), min(own.stop - first, len(group))
+        if start < stop:
+            found.append(group.take(slice(start, stop)))
+        first += len(group)
+    return found
 
 
 def _answered(group: QueryGroup) -> QueryGroup:

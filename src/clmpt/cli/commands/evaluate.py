@@ -17,6 +17,7 @@ from clmpt.cli.output import (
     write_once,
 )
 from clmpt.cli.progress_bars import progress_bar
+from clmpt.compute import distributed
 from clmpt.errors import SettingError
 from clmpt.evaluation.ranks import Figures
 from clmpt.evaluation.reliability import BINS, Reliability
@@ -60,8 +61,12 @@ def evaluate_model(options: argparse.Namespace) -> None:
     else:
         _show_tables(options, candidate, links, report)
     if report and options.report:
-        with told_if_repeated(Path(options.report)):
-            save_report(report, options.report)
+        distributed.by_one(_save)(report, Path(options.report))
+
+
+def _save(report: Report, path: Path) -> None:
+    with told_if_repeated(path):
+        save_report(report, path)
 
 
 def _show_tables(
@@ -111,7 +116,7 @@ def _show_calibration(options: argparse.Namespace, name: str, found: list[Reliab
     else:
         _show_bins(title, found)
     if options.svg:
-        write_once(Path(options.svg), reliability_svg(title, found))
+        distributed.by_one(write_once)(Path(options.svg), reliability_svg(title, found))
 
 
 def _show_bins(title: str, found: list[Reliability]) -> None:

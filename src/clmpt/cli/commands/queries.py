@@ -18,6 +18,7 @@ from clmpt.cli.output import (
     told_if_repeated,
 )
 from clmpt.cli.progress_bars import progress_bar
+from clmpt.cli.together import share_of_command
 from clmpt.compute.processors import available_processors
 from clmpt.errors import DataError, SamplingError
 from clmpt.graph.knowledge_graph import KnowledgeGraph
@@ -52,7 +53,8 @@ def sample_queries(options: argparse.Namespace) -> None:
     workers = options.workers or available_processors()
     try:
         with progress_bar() as show:
-            made = make_queries(graph, wanted, protocol, out, options.seed, workers, show, names)
+            chosen = (graph, wanted, protocol, out, options.seed, workers, show, names)
+            made = make_queries(*chosen, share=share_of_command())
     except KeyboardInterrupt:
         tell(f"Stopped. The same command resumes; to start again remove '{partial_folder(out)}'.")
         raise

@@ -20,6 +20,7 @@ from clmpt.cli.output import (
     told_if_repeated,
 )
 from clmpt.cli.progress_bars import stage_bars
+from clmpt.compute import distributed
 from clmpt.compute.devices import find_device
 from clmpt.compute.processors import available_processors
 from clmpt.errors import DataError
@@ -68,7 +69,7 @@ def reproduce_experiment(options: argparse.Namespace) -> None:
     except KeyboardInterrupt:
         tell(f"Stopped. Run the same command again to resume '{out}'.")
         raise
-    entries = renew_report(out, _left_out)
+    entries = distributed.made_by_one(lambda: renew_report(out, _left_out))
     _show_result(made, entries, out, options)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from clmpt.cli.options.option_types import AddCommand, add_device, add_trust, count
+from clmpt.cli.options.option_types import AddCommand, add_device, add_processes, add_trust, count
 
 
 def measuring_options(command: AddCommand, reasoner: str | None) -> None:  # noqa: ARG001
@@ -38,6 +38,7 @@ def measuring_options(command: AddCommand, reasoner: str | None) -> None:  # noq
     measure.add_argument(
         "--split", metavar="NAME", help="(default: valid and test for --links, test for --queries)"
     )
+    add_processes(measure)
     add_trust(measure)
     add_device(measure, "auto")
 

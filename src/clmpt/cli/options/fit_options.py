@@ -7,6 +7,7 @@ from clmpt.cli.options.option_types import (
     add_csv,
     add_device,
     add_limits,
+    add_processes,
     add_query,
     add_recipe,
     add_settings,
@@ -42,6 +43,7 @@ def first_options(command: AddCommand, reasoner: str | None) -> None:  # noqa: A
         "--plan", action="store_true", help="show what would be done, with an estimate"
     )
     add_settings(fit, Fitting)
+    add_processes(fit)
     add_recipe(fit)
     add_device(fit)
 

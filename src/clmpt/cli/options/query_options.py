@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from clmpt.cli.options.option_types import AddCommand, add_folder, count, whole_number
+from clmpt.cli.options.option_types import (
+    AddCommand,
+    add_folder,
+    add_processes,
+    count,
+    whole_number,
+)
 
 
 def sampling_options(command: AddCommand, reasoner: str | None) -> None:  # noqa: ARG001
@@ -33,6 +39,7 @@ def sampling_options(command: AddCommand, reasoner: str | None) -> None:  # noqa
     sample.add_argument(
         "--max-answers", type=count, metavar="N", help="at most N hard answers per query"
     )
+    add_processes(sample)
     sample.add_argument("--workers", type=count, metavar="N", help="processes (default: all cores)")
 
 

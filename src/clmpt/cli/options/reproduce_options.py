@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from clmpt.cli.options.option_types import AddCommand, add_device, count
+from clmpt.cli.options.option_types import AddCommand, add_device, add_processes, count
 
 
 def experiment_options(command: AddCommand, reasoner: str | None) -> None:  # noqa: ARG001
@@ -39,6 +39,7 @@ def experiment_options(command: AddCommand, reasoner: str | None) -> None:  # no
     run.add_argument(
         "--plan", action="store_true", help="show what would be done, with an estimate"
     )
+    add_processes(run)
     run.add_argument("--workers", type=count, metavar="N", help="processes (default: all cores)")
     add_device(run)
 

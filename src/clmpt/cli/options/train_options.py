@@ -7,6 +7,7 @@ from dataclasses import fields
 from clmpt.cli.options.option_types import (
     AddCommand,
     add_folder,
+    add_processes,
     add_recipe,
     add_settings,
     add_trust,
@@ -41,6 +42,7 @@ def reasoner_options(command: AddCommand, reasoner: str | None) -> None:
     train.add_argument(
         "--start-from", metavar="CHECKPOINT", help="a trained reasoner whose weights to start with"
     )
+    add_processes(train)
     add_trust(train)
     add_recipe(train)
     train.add_argument("--resume", action="store_true", help="fail if there is no run to resume")

@@ -57,7 +57,7 @@ class CandidateTable:
             return CandidateRows(table_ED, table_ED.new_empty(0), constant_C, positive_Q, None)
         parts = [constant_C, positive_Q, negative_QK.flatten()]
         found_U, place = torch.unique(torch.cat(parts), return_inverse=True)
-        rows_UD = look_up(table_ED, found_U)
+        rows_UD = functional.embedding(found_U, table_ED, sparse=candidates.by_rows)
         constant, positive, negative = torch.split(place, [len(part) for part in parts])
         return CandidateRows(
             rows_UD, lengths(rows_UD), constant, positive, negative.view_as(negative_QK)

@@ -30,7 +30,7 @@ from clmpt.reasoners.message_passing.clmpt_settings import (
     suggested_encoder,
     suggested_settings,
 )
-from clmpt.reasoners.message_passing.dropout import NO_DROPOUT, Dropout
+from clmpt.reasoners.message_passing.dropout import NO_DROPOUT, Dropout, SetDropout
 from clmpt.reasoners.message_passing.layout import QueryBatch, Wave, lay_out_queries
 from clmpt.reasoners.message_passing.state_cache import StateCache
 from clmpt.reasoners.message_passing.token_sets import Sizes, linear, sets_of
@@ -76,7 +76,7 @@ class MessagePassing(GradientModel):
 
     @abstractmethod
     def update(
-        self, token_TD: Tensor, sizes: Sizes, dropout: Dropout, weights: list[Tensor] | None
+        self, token_TD: Tensor, sizes: Sizes, dropout: SetDropout, weights: list[Tensor] | None
     ) -> Tensor:
         """A new embedding for every set, whose last member is the node to update.
 
@@ -128,7 +128,8 @@ class MessagePassing(GradientModel):
             weights: list[Tensor] | None = [] if traced else None
             if wave.sizes:
                 token_TD = look_up(items_ID, wave.token_T)
-                updated_UD = self.update(token_TD, wave.sizes, dropout, weights)
+                own = dropout.of_sets(wave.key_U, wave.sizes)
+                updated_UD = self.update(token_TD, wave.sizes, own, weights)
                 items_ID = torch.cat([items_ID, updated_UD])
                 if cache is not None:
                     cache.store(wave.number_K, updated_UD[wave.stored_K])
@@ -162,7 +163,7 @@ class MessagePassing(GradientModel):
     def loss(self, batch: QueryBatch, candidates: Candidates, generator: torch.Generator) -> Tensor:
         """The NCE loss. Looks up the entity table once, so that it has only one gradient."""
         rows = self.table.rows(batch.entity_C, candidates)
-        dropout = Dropout(self.settings.dropout, generator)
+        dropout = Dropout(self.settings.dropout, generator, candidates.first)
         answers_GD = self(batch, look_up(rows.rows_UD, rows.constant_C), dropout)
         if rows.negative_QK is None:
             scores_GE = cosine(answers_GD, rows.rows_UD)
@@ -311,10 +312,14 @@ class CLMPT(MessagePassing):
         return settings.encoder_layers * 2.0 * (4 * width**2 + 2 * width * settings.feed_forward)
 
     def update(
-        self, token_TD: Tensor, sizes: Sizes, dropout: Dropout, weights: list[Tensor] | None = None
+        self,
+        token_TD: Tensor,
+        sizes: Sizes,
+        dropout: SetDropout,
+        weights: list[Tensor] | None = None,
     ) -> Tensor:
         if self.settings.norm == "pre":
-            token_TD = dropout(token_TD * math.sqrt(token_TD.shape[1]))
+            token_TD = dropout.of_members(token_TD * math.sqrt(token_TD.shape[1]))
         for number, block in enumerate(self.blocks):
             last = number == len(self.blocks) - 1
             token_TD = block(token_TD, sizes, dropout, weights if last else None)
@@ -346,37 +351,38 @@ class EncoderBlock(nn.Module):
             last.weight.data *= settings.branch_scale
 
     def forward(
-        self, token_TD: Tensor, sizes: Sizes, dropout: Dropout, weights: list[Tensor] | None
+        self, token_TD: Tensor, sizes: Sizes, dropout: SetDropout, weights: list[Tensor] | None
     ) -> Tensor:
         if self.pre_norm:
             attended_TD = self.attention(self.attention_norm(token_TD), sizes, dropout, weights)
-            token_TD = token_TD + dropout(attended_TD)
+            token_TD = token_TD + dropout.of_members(attended_TD)
             hidden_TD = self.feed_forward(self.feed_forward_norm(token_TD), dropout)
-            return token_TD + dropout(hidden_TD)
+            return token_TD + dropout.of_members(hidden_TD)
         attended_TD = self.attention(token_TD, sizes, dropout, weights)
-        token_TD = self.attention_norm(token_TD + dropout(attended_TD))
+        token_TD = self.attention_norm(token_TD + dropout.of_members(attended_TD))
         hidden_TD = self.feed_forward(token_TD, dropout)
-        normed: Tensor = self.feed_forward_norm(token_TD + dropout(hidden_TD))
+        normed: Tensor = self.feed_forward_norm(token_TD + dropout.of_members(hidden_TD))
         return normed
 
     def attention(
-        self, token_TD: Tensor, sizes: Sizes, dropout: Dropout, weights: list[Tensor] | None
+        self, token_TD: Tensor, sizes: Sizes, dropout: SetDropout, weights: list[Tensor] | None
     ) -> Tensor:
         attended = []
-        for set_UsD in sets_of(self.query_key_value(token_TD), sizes):
+        sets = sets_of(self.query_key_value(token_TD), sizes)
+        for set_UsD, dropped in zip(sets, dropout.by_size(), strict=True):
             parts_Us3Hd = set_UsD.reshape(*set_UsD.shape[:2], 3, self.heads, -1)
             query_UHsd, key_UHsd, value_UHsd = parts_Us3Hd.permute(2, 0, 3, 1, 4).unbind()
             logit_UHss = query_UHsd @ key_UHsd.mT / math.sqrt(query_UHsd.shape[-1])
             weight_UHss = logit_UHss.softmax(-1)
             if weights is not None:
                 weights.append(weight_UHss.detach())
-            mixed_UHsd = dropout(weight_UHss) @ value_UHsd  # eq:attention
+            mixed_UHsd = dropped(weight_UHss) @ value_UHsd  # eq:attention
             attended.append(mixed_UHsd.transpose(1, 2).flatten(2).flatten(0, 1))
         output: Tensor = self.output(torch.cat(attended))
         return output
 
-    def feed_forward(self, token_TD: Tensor, dropout: Dropout) -> Tensor:
-        contracted: Tensor = self.contract(dropout.relu(self.expand(token_TD)))
+    def feed_forward(self, token_TD: Tensor, dropout: SetDropout) -> Tensor:
+        contracted: Tensor = self.contract(dropout.relu_of_members(self.expand(token_TD)))
         return contracted
 
 

@@ -44,6 +44,7 @@ class Wave:
     An update's set is its messages and, last, the node itself. `sizes` lists (size of a set, how
     many), in the order of `token_T`. States that the cache already has are not computed again:
     `cached_V` are their numbers there. `stored_K` are the updates to store in it, as `number_K`.
+    `key_U` tells updates apart, whatever else is in the batch; 0 if they are shared.
     """
 
     source_M: Tensor
@@ -53,6 +54,7 @@ class Wave:
     cached_V: Tensor
     token_T: Tensor
     sizes: tuple[tuple[int, int], ...]
+    key_U: Tensor
     stored_K: Tensor
     number_K: Tensor
 
@@ -183,7 +185,9 @@ class _Layout:
         sets: dict[int, list[_Sets]] = {}
         for part, update in due:
             columns = [next(places_of) for _ in update.messages]
-            columns = [*np.sort(columns, axis=0), part.item_before(update.node, layer)]
+            if self.share:  # so that equal sets are found; else the order is that of the atoms
+                columns = [*np.sort(columns, axis=0)]
+            columns.append(part.item_before(update.node, layer))
             sets.setdefault(len(columns), []).append((part, update.node, np.stack(columns, 1)))
         return messages, sets
 
@@ -196,7 +200,7 @@ class _Layout:
         numbers = {size: self.numbers(rows) for size, (rows, _) in found.items()}
         cached = [number_U[~new_U] for number_U, new_U in numbers.values()]
         cached_item, item = self.items, self.items + sum(map(len, cached))
-        tokens, sizes, kept, updates = [], [], [], 0
+        tokens, sizes, kept, keys, updates = [], [], [], [], 0
         for size, (rows, place) in found.items():
             number_U, new_U = numbers[size]
             item_U = np.where(
@@ -208,6 +212,7 @@ class _Layout:
                 if number >= 0
             )
             tokens.append(rows[new_U].ravel())
+            keys.append(self.keys(sets[size], layer, int(new_U.sum())))
             sizes.append((size, int(new_U.sum())))
             fresh = number_U[new_U]
             kept.append(np.stack([np.flatnonzero(fresh >= 0) + updates, fresh[fresh >= 0]]))
@@ -225,9 +230,15 @@ class _Layout:
             _tensor(_joined(cached)),
             _tensor(_joined(tokens)),
             tuple((size, count) for size, count in sizes if count),
+            _tensor(_joined(keys)),
             _tensor(stored_K),
             _tensor(number_K),
         )
+
+    def keys(self, sets: list[_Sets], layer: int, count: int) -> Ints:
+        if self.share:
+            return np.zeros(count, np.int64)
+        return _joined([part.keys(node, layer) for part, node, _ in sets])
 
     def numbers(self, rows: Ints) -> tuple[Ints, Bools]:
         """Cache numbers of updates that depend on relations alone, or -1; and which to compute."""

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from clmpt.reasoners.message_passing.clmpt import MessagePassing
 from clmpt.reasoners.message_passing.clmpt_settings import MessagePassingSettings
-from clmpt.reasoners.message_passing.dropout import Dropout
+from clmpt.reasoners.message_passing.dropout import SetDropout
 from clmpt.reasoners.message_passing.token_sets import Sizes, linear, sets_of
 from clmpt.reasoners.model import Basis
 from clmpt.settings import setting
@@ -53,13 +53,13 @@ class LMPNN(MessagePassing):
         self,
         token_TD: Tensor,
         sizes: Sizes,
-        dropout: Dropout,
+        dropout: SetDropout,
         weights: list[Tensor] | None = None,  # noqa: ARG002
     ) -> Tensor:
         sums = [
             set_UsD[:, :-1].sum(1) + self.settings.epsilon * set_UsD[:, -1]
             for set_UsD in sets_of(token_TD, sizes)
         ]
-        hidden_UF = dropout.relu(self.expand(torch.cat(sums)))
+        hidden_UF = dropout.relu_of_sets(self.expand(torch.cat(sums)))
         updated_UD: Tensor = self.contract(hidden_UF)
         return updated_UD

@@ -16,6 +16,7 @@ from clmpt.logic.formula import Variable
 from clmpt.logic.query_graph import QueryGraph
 from clmpt.queries.store import QueryGroup
 from clmpt.queries.templates import filled
+from clmpt.reasoners.message_passing.dropout import KEYS_PER_QUERY
 
 # Shapes: n queries of a group, R relations
 #
@@ -118,6 +119,11 @@ class UnrolledQueries:
         while (node, layer - 1) not in self.item:
             layer -= 1
         return self.item[node, layer - 1]
+
+    def keys(self, node: int, layer: int) -> Ints:
+        """A number for the update of a node in each query: no two updates of a batch share it."""
+        code = (self.place[1] * len(self.graph.terms) + node) * (self.graph.depth + 1) + layer
+        return self.query_n * KEYS_PER_QUERY + code
 
     def variable_items(self) -> Iterator[VariableItems]:
         for node, term in enumerate(self.graph.terms):
