@@ -49,12 +49,10 @@ class Lists:
 
 @dataclass(frozen=True)
 class Found:
-    """What a look-up found: -1 and -∞ where there were fewer rows than asked for. The normaliser is
-    the logarithm of the sum of all exponentiated scores, of which those not found are estimated."""
+    """What a look-up found, in no order: -1 and -∞ where there were fewer rows than asked for."""
 
     entity_BK: Tensor
     score_BK: Tensor
-    normaliser_B: Tensor
 
 
 class NearestNeighbours:
@@ -72,37 +70,42 @@ class NearestNeighbours:
         return len(self.table_ED)
 
     def search(self, question_BD: Tensor, most: int = FOUND, probes: int = 0) -> Found:
-        """The `most` best rows of each question, by exact scores, in no order."""
+        """The `most` best rows of each question that are in the lists read, by exact scores."""
         most = min(most, len(self))
         plain_BD = question_BD.float().contiguous().numpy()
         _, entity_BK = self.index.search(
             plain_BD, most, params=_faiss().SearchParametersIVF(nprobe=probes or self.lists.probes)
         )
         found_BK = torch.from_numpy(entity_BK)
-        score_BK = torch.full(found_BK.shape, -torch.inf, dtype=question_BD.dtype)
+        score_BK = torch.empty(found_BK.shape, dtype=question_BD.dtype)
         step = max(1, _GATHERED // max(1, most * self.table_ED.shape[1]))
         for start in range(0, len(found_BK), step):
             part = slice(start, start + step)
             rows_BKD = self._rows(found_BK[part].clamp_min(0))
             score_BK[part] = (rows_BKD @ question_BD[part, :, None]).squeeze(2)
-        score_BK[found_BK < 0] = -torch.inf
-        return Found(found_BK, score_BK, self._normaliser(question_BD, found_BK, score_BK))
+        return Found(found_BK, score_BK.masked_fill_(found_BK < 0, -torch.inf))
 
-    def _normaliser(self, question_BD: Tensor, found_BK: Tensor, score_BK: Tensor) -> Tensor:
-        """After Mussmann and Ermon (2017): what was found counts as it is; of all else, the sampled
-        rows that were not found stand for as many as there are."""
+    def normaliser(self, question_BD: Tensor, found: Found) -> Tensor:
+        """The logarithm of the sum of all rows' exponentiated scores. After Mussmann and Ermon
+        (2017): what was found counts as it is; of all else, the sampled rows that were not found
+        stand for as many as there are."""
         tail_BS = question_BD @ self.sampled_SD.T
+        found_BK = found.entity_BK
         at_BK = torch.searchsorted(self.sample_S, found_BK.clamp_min(0))
         at_BK = at_BK.clamp_max(len(self.sample_S) - 1)
         row_X, column_X = ((self.sample_S[at_BK] == found_BK) & (found_BK >= 0)).nonzero().T
         tail_BS[row_X, at_BK[row_X, column_X]] = -torch.inf
         others_B = len(self) - (found_BK >= 0).sum(1)
-        return torch.logaddexp(score_BK.logsumexp(1), _scaled(tail_BS, others_B))
+        return torch.logaddexp(found.score_BK.logsumexp(1), _scaled(tail_BS, others_B))
 
-    def scores(self, question_BD: Tensor) -> Tensor:
-        """scores_BE of what is found and of the sampled rows; -∞ elsewhere."""
+    def scores(self, question_BD: Tensor, also: tuple[Tensor, Tensor] | None = None) -> Tensor:
+        """scores_BE of what is found and of the sampled rows; -∞ elsewhere. `also` has questions
+        and rows that have their scores too."""
         found = self.search(question_BD)
         scores_BE = question_BD.new_full((len(question_BD), len(self)), -torch.inf)
+        if also is not None:
+            row_X, entity_X = also
+            scores_BE[row_X, entity_X] = (self._rows(entity_X) * question_BD[row_X]).sum(1)
         scores_BE[:, self.sample_S] = question_BD @ self.sampled_SD.T
         row_X, column_X = (found.entity_BK >= 0).nonzero().T
         scores_BE[row_X, found.entity_BK[row_X, column_X]] = found.score_BK[row_X, column_X]
@@ -110,19 +113,18 @@ class NearestNeighbours:
 
     def log_softmax(self, scores_BE: Tensor) -> Tensor:
         """The logarithm of the softmax over all rows, from what `scores` gave, or from the maximum
-        of several: sampled rows below all found ones stand for those that were not found."""
-        apart_BE = scores_BE.clone()
-        apart_BE[:, self.sample_S] = torch.inf
-        apart_BE[apart_BE.isneginf()] = torch.inf
-        least_B1 = apart_BE.amin(1, keepdim=True)  # of what was found
-        tail_BS = scores_BE[:, self.sample_S]
-        tail_BS = tail_BS.masked_fill(tail_BS >= least_B1, -torch.inf)
-        found_BE = scores_BE.masked_fill(scores_BE < least_B1, -torch.inf)
-        if bool(least_B1.isinf().any()):  # nothing but sampled rows: they are the table
-            return scores_BE.log_softmax(1)
-        others_B = len(self) - found_BE.isfinite().sum(1)
-        normaliser_B = torch.logaddexp(found_BE.logsumexp(1), _scaled(tail_BS, others_B))
-        return scores_BE - normaliser_B[:, None]
+        of several. Sampled rows below the `FOUND` best stand for all that are below them."""
+        return scores_BE - torch.stack([self._log_sum(scores_E) for scores_E in scores_BE])[:, None]
+
+    def _log_sum(self, scores_E: Tensor) -> Tensor:
+        if len(scores_E) <= max(FOUND, SAMPLED):  # all rows were found, or sampled
+            return scores_E.logsumexp(0)
+        known_X = scores_E[torch.from_numpy(np.flatnonzero(scores_E.numpy() > -np.inf))]
+        best_K = known_X.topk(min(FOUND, len(known_X))).values
+        tail_S = scores_E[self.sample_S]
+        tail_S = tail_S.masked_fill(tail_S >= best_K[-1], -torch.inf)
+        others = torch.tensor([len(scores_E) - len(best_K)])
+        return torch.logaddexp(best_K.logsumexp(0), _scaled(tail_S[None], others)[0])
 
     def _rows(self, entity: Tensor) -> Tensor:
         rows = self.table_ED[entity]
@@ -137,10 +139,14 @@ def _scaled(tail_BS: Tensor, others_B: Tensor) -> Tensor:
 
 def has_faiss() -> bool:
     try:
-        _faiss()
+        need_faiss()
     except MissingLibrary:
         return False
     return True
+
+
+def need_faiss() -> None:
+    _faiss()
 
 
 def _faiss() -> Any:

@@ -12,7 +12,7 @@ from torch import Tensor
 from clmpt.compute.nearest import Lists
 from clmpt.compute.tensor_files import checksum, open_tensors, save_tensors
 from clmpt.errors import DataError
-from clmpt.storage.checksums import is_there
+from clmpt.storage.checksums import is_there, read_manifest
 
 # Shapes: E rows (entities), D width, L lists
 
@@ -30,6 +30,16 @@ _ARRAYS = {
 
 def index_file(folder: Path, name: str) -> Path:
     return folder / f"index-{name}.safetensors"
+
+
+def is_index(path: Path) -> bool:
+    """Whether a file is one of ours, if perhaps a damaged one: then its folder lists it."""
+    if path.name in (read_manifest(path.parent) or {}):
+        return True
+    try:
+        return open_tensors(path)[1].get("format") == _FORMAT
+    except DataError:
+        return False
 
 
 def save_lists(

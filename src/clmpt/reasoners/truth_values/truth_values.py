@@ -24,6 +24,7 @@ from clmpt.graph.knowledge_graph import KnowledgeGraph
 from clmpt.logic.formula import Query
 from clmpt.predictors.calibration import MOST, Sharpening, is_calibrated
 from clmpt.queries.store import QueryGroup
+from clmpt.reasoners.indexing import Searching, searches_of
 from clmpt.reasoners.model import Basis, ReasonerModel
 from clmpt.reasoners.question_kinds import has_negation
 from clmpt.reasoners.truth_values.rows import PredictedRows, SparseRows, TruthRows, Values
@@ -272,6 +273,10 @@ class TruthValueReasoner:
             Derivations(part, slots, engine.run(part.plan, slots)[0])
             for part, slots in zip(compiled(query), batches, strict=True)
         ]
+
+    @property
+    def searches(self) -> Sequence[Searching]:
+        return searches_of(self.source)
 
     def notes(self, query: Query) -> tuple[str, ...]:
         scans = any(isinstance(step, Scan) for part in compiled(query) for step in part.plan.steps)
