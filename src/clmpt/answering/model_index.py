@@ -64,8 +64,8 @@ def make_indexes(
     searches = {one.index_name: one for one in found}
     if not searches:
         raise DataError(
-            "The model cannot have an index: it scores by distance, and an index finds the "
-            "largest inner products."
+            "The model scores by distance, as TransE and RotatE do, and an index finds the largest "
+            "inner products: it can only be searched exactly."
         )
     if not facts.triples:
         raise DataError("The graph has no facts to measure an index with.")
