@@ -188,7 +188,8 @@ class TruthValueReasoner:
             for start in range(0, len(group), step)
         ]
         bounds = np.concatenate([np.empty(0, np.float32), *(bound_B for _, bound_B in found)])
-        return torch.cat([values_BE for values_BE, _ in found]), bounds
+        values = [values_BE for values_BE, _ in found]
+        return values[0] if len(values) == 1 else torch.cat(values), bounds
 
     def _chunk(self, group: QueryGroup) -> tuple[Tensor, Values]:
         if self.union == "noisy-or":
@@ -196,6 +197,8 @@ class TruthValueReasoner:
         batches = template_batches(group.template, self.graph, group.entities, group.relations)
         parts = zip(compiled(group.template), batches, strict=True)
         found = [self._alternative(self.engine, part, slots) for part, slots in parts]
+        if len(found) == 1:
+            return found[0]
         values_BE = torch.stack([values for values, _ in found]).amax(0)
         return values_BE, np.maximum.reduce([bound for _, bound in found])
 
