@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 
     evaluate_links = calls.evaluate_on_links
     evaluate = calls.evaluate_on_queries
+    index = calls.index_model
     pretrain = calls.pretrain_on
     reproduce = calls.reproduce_recipe
     sample = calls.sample_from
@@ -69,6 +70,7 @@ _HOMES = {
     "evaluate": "clmpt.experiments.calls:evaluate_on_queries",
     "evaluate_links": "clmpt.experiments.calls:evaluate_on_links",
     "fit": "clmpt.experiments.fitting",
+    "index": "clmpt.experiments.calls:index_model",
     "load": "clmpt.answering.answerer",
     "open_graph": "clmpt.graph.opening",
     "parse": "clmpt.logic.parser",

@@ -165,7 +165,7 @@ class Answerer:
         return [answers[number] for number in range(len(asked))]
 
     def _answers(self, found: ScoredQuestion, choice: Choice) -> Answers:
-        judged, entities = judge(found, self.graph, choice), self.graph.entities
+        judged, entities = judge(found, choice), self.graph.entities
         explain = self._explainer(found.question.bound, [entity for entity, *_ in judged.listed])
         listed = tuple(
             Answer(

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from clmpt.answering.model_folder import choice_in, weights_in
+from clmpt.answering.model_index import use_indexes
 from clmpt.answering.new_names import NewNames
 from clmpt.errors import SettingError, UnsupportedQuery
 from clmpt.graph.knowledge_graph import KnowledgeGraph
@@ -53,6 +54,7 @@ class AskedModel:
     calibrations: Mapping[str, AnswerCalibration] = field(default_factory=dict)  # by name
     insisted: bool = False  # the user chose this reasoner, and gets no other
     new: NewNames | None = None  # what a newer graph has that the model does not know
+    index_notes: tuple[str, ...] = ()  # why it has an index and does not use it
 
     @property
     def calibration(self) -> AnswerCalibration | None:
@@ -104,7 +106,7 @@ class AskedModel:
         tell, those that it knows."""
         if isinstance(self.reasoner, TruthValueReasoner):
             return scores_E > 0
-        possible_E = torch.ones_like(scores_E, dtype=torch.bool)
+        possible_E = ~scores_E.isneginf()  # an index did not find the others
         if self.new:
             possible_E[torch.from_numpy(self.new.entities)] = False
         return possible_E
@@ -128,11 +130,12 @@ def open_model(
     wanted: str | None = None,
     known: KnowledgeGraph | None = None,
     newer: bool = False,
+    index: bool = True,
 ) -> tuple[AskedModel, StoredReasoner | None]:
     """The model in a folder, with the reasoner `wanted`: by default the one that `fit` chose, or
     else the trained one; over a predictor alone, truth values if it is calibrated. It may use the
     facts in `known`, by default those of the training split. With `newer` the graph may have names
-    that the model does not know."""
+    that the model does not know. With `index` it searches the folder's index, if there is one."""
     weights = weights_in(folder)
     seen = known or graph.view(train_split(graph))
     if not is_reasoner(weights):
@@ -146,7 +149,9 @@ def open_model(
         truth = own[TRUTH_VALUES]
         assert isinstance(truth, TruthValueReasoner)
         insisted = wanted is not None
-        return AskedModel(_chosen(own, name), name, truth, insisted=insisted, new=new), None
+        notes = use_indexes(weights, own.values()) if index else ()
+        asked = AskedModel(_chosen(own, name), name, truth, {}, insisted, new, notes)
+        return asked, None
     stored = open_reasoner(weights, graph, device, trust, seen, newer)
     parts = reasoners_of(stored.model, seen)
     name = wanted or choice_in(folder) or REASONERS.name_of(type(stored.model))
@@ -154,7 +159,9 @@ def open_model(
     assert evident is None or isinstance(evident, TruthValueReasoner)
     reasoner, insisted = _chosen(parts, name), wanted is not None
     new = NewNames.of(graph, stored.match) if stored.match else None
-    return AskedModel(reasoner, name, evident, calibrations_in(weights), insisted, new), stored
+    notes = use_indexes(weights, parts.values()) if index else ()
+    chances = calibrations_in(weights)
+    return AskedModel(reasoner, name, evident, chances, insisted, new, notes), stored
 
 
 def reasoners_of(model: ReasonerModel, seen: KnowledgeGraph) -> dict[str, Reasoner]:

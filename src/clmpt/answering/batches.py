@@ -16,6 +16,8 @@ from clmpt.graph.knowledge_graph import KnowledgeGraph
 from clmpt.logic.formula import Id, Placeholder, Query, Symbol
 from clmpt.logic.parser import as_query, no_question
 from clmpt.queries.store import AnswerSets, QueryGroup
+from clmpt.reasoners.indexing import score_with
+from clmpt.symbolic.refutation import refuted
 from clmpt.symbolic.solver import solve_many
 
 # Shapes: Q queries, E entities
@@ -45,6 +47,7 @@ class Question:
         bound = graph.bind(query)
         asked, notes = model.able_to(bound)
         notes += asked.reasoner.notes(bound)
+        notes += asked.index_notes
         return cls(query, bound, asked, notes + ((asked.new.note,) if asked.new else ()))
 
 
@@ -79,6 +82,7 @@ class ScoredQuestion:
     chance_E: Tensor | None
     follows: AnyInts
     seen: AnyInts  # what follows from the facts that the model was trained on
+    ruled_out: frozenset[int]  # what facts refute
 
 
 def scored(
@@ -96,10 +100,8 @@ def scored(
             some = rows[start : start + step]
             numbers = [number for number, *_ in some]
             group = _group(template, [row[1] for row in some], [row[2] for row in some])
-            asked = questions[numbers[0]].asked
-            found = _scored_group(asked, group, graph, trained_on)
-            for number, one in zip(numbers, found, strict=True):
-                yield number, ScoredQuestion(questions[number], *one)
+            found = _scored_group([questions[one] for one in numbers], group, graph, trained_on)
+            yield from zip(numbers, found, strict=True)
 
 
 def _form(bound: Query) -> tuple[Query, list[int], list[int]]:
@@ -129,16 +131,31 @@ def _group(
 
 
 def _scored_group(
-    asked: AskedModel, group: QueryGroup, graph: KnowledgeGraph, trained_on: KnowledgeGraph
-) -> Iterator[tuple[Tensor, Tensor | None, AnyInts, AnyInts]]:
-    scores_QE = asked.reasoner.score([group]).cpu()
-    if bool(scores_QE.isnan().any()):
-        raise DataError("The model's scores are not finite. Its training failed.")
-    chance_QE = asked.chances(group.template, scores_QE)
+    questions: Sequence[Question],
+    group: QueryGroup,
+    graph: KnowledgeGraph,
+    trained_on: KnowledgeGraph,
+) -> Iterator[ScoredQuestion]:
     follows, seen = (
         solve_many(group.template, known, group.entities, group.relations)
         for known in (graph, trained_on)
     )
-    for number in range(len(group)):
-        chance_E = None if chance_QE is None else chance_QE[number]
-        yield scores_QE[number], chance_E, follows[number], seen[number]
+    ruled_out = [refuted(question.bound, graph) for question in questions]
+    asked, listed = questions[0].asked, _with_others(follows, ruled_out)
+    scores_QE = score_with(asked.reasoner, [group], listed).cpu()
+    if bool(scores_QE.sum().isnan()):  # one pass, which any NaN survives
+        raise DataError("The model's scores are not finite. Its training failed.")
+    chance_QE = asked.chances(group.template, scores_QE)
+    for at, question in enumerate(questions):
+        chance_E = None if chance_QE is None else chance_QE[at]
+        yield ScoredQuestion(
+            question, scores_QE[at], chance_E, follows[at], seen[at], ruled_out[at]
+        )
+
+
+def _with_others(sets: AnswerSets, others: Sequence[frozenset[int]]) -> AnswerSets:
+    parts = [
+        np.union1d(one, [*other]).astype(np.int64) for one, other in zip(sets, others, strict=True)
+    ]
+    offsets = np.cumsum([0, *map(len, parts)])
+    return AnswerSets(offsets, np.concatenate(parts))

@@ -7,15 +7,14 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
+import numpy.typing as npt
 
 from clmpt.answering.answers import Status
 from clmpt.answering.batches import ScoredQuestion
 from clmpt.errors import SettingError
-from clmpt.graph.edges import Ints
-from clmpt.graph.knowledge_graph import KnowledgeGraph
-from clmpt.symbolic.refutation import refuted
+from clmpt.graph.edges import Bools, Ints
 
-# Shapes: E entities
+# Shapes: E entities, X some of them
 
 Only = Literal["known", "predicted"]
 _LISTED: dict[Only | None, tuple[Status, ...]] = {
@@ -58,21 +57,18 @@ class Judged:
     refuted: int
 
 
-def judge(found: ScoredQuestion, graph: KnowledgeGraph, choice: Choice) -> Judged:
+def judge(found: ScoredQuestion, choice: Choice) -> Judged:
     """Certain answers first, then the others by score; what facts refute is left out."""
-    question, scores_E, chance_E = found.question, found.scores_E, found.chance_E
+    score_E, chance_E = found.scores_E.numpy(), found.chance_E
     follows, seen = frozenset(found.follows.tolist()), frozenset(found.seen.tolist())
-    ruled_out = refuted(question.bound, graph) - follows
-    possible_E = question.asked.possible(scores_E)
-    order_E = np.argsort(-scores_E.numpy(), kind="stable")
-    other_E = np.ones(len(order_E), np.bool_)
+    ruled_out = found.ruled_out - follows
+    other_E = found.question.asked.possible(found.scores_E).numpy()
     other_E[_ids({*follows, *ruled_out})] = False
-    other_E &= possible_E.numpy()
     groups: dict[Status, Ints] = {
-        "known": _within(order_E, follows & seen),
-        "hidden": _within(order_E, follows - seen),
-        "predicted": order_E[other_E[order_E]],
-        "refuted": _within(order_E, ruled_out),
+        "known": _by_score(_ids(follows & seen), score_E),
+        "hidden": _by_score(_ids(follows - seen), score_E),
+        "predicted": _best(other_E, score_E, choice.most),
+        "refuted": _by_score(_ids(ruled_out), score_E),
     }
     listed: list[tuple[int, Status, float | None]] = []
     for status in (*_LISTED[choice.only], *(("refuted",) if choice.with_refuted else ())):
@@ -85,14 +81,22 @@ def judge(found: ScoredQuestion, graph: KnowledgeGraph, choice: Choice) -> Judge
 
 
 def _ids(entities: Collection[int]) -> Ints:
-    return np.fromiter(entities, np.int64, len(entities))
+    return np.fromiter(sorted(entities), np.int64, len(entities))
 
 
-def _within(order_E: Ints, entities: Collection[int]) -> Ints:
-    """Some of the entities, in the order given."""
-    inside_E = np.zeros(len(order_E), np.bool_)
-    inside_E[_ids(entities)] = True
-    return order_E[inside_E[order_E]]
+def _by_score(entity_X: Ints, score_E: npt.NDArray[np.floating]) -> Ints:
+    """The best first, of equals the first."""
+    return entity_X[np.argsort(-score_E[entity_X], kind="stable")]
+
+
+def _best(wanted_E: Bools, score_E: npt.NDArray[np.floating], most: int) -> Ints:
+    """The best `most` of the entities that are wanted, without sorting all of them."""
+    entity_X = np.flatnonzero(wanted_E)
+    if most < len(entity_X):
+        score_X = score_E[entity_X]
+        least = np.partition(score_X, len(score_X) - most)[-most] if most else np.inf
+        entity_X = entity_X[score_X >= least]
+    return _by_score(entity_X, score_E)[:most]
 
 
 def _chance(status: Status, modelled: float | None) -> float | None:

@@ -68,6 +68,11 @@ class Report:
         ]
         if self.observed:
             found.append(f"Easy answers follow from {' + '.join(self.observed)}.")
+        if self.about.get("approximate"):
+            found.append(
+                "Approximate: an index found the best entities of each query, and all others rank "
+                "after them, tied."
+            )
         notes: dict[str, list[str]] = {}
         for shape in self.shapes:
             for note in shape.notes:

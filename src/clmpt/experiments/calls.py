@@ -1,7 +1,7 @@
 """One call for each step of an experiment, for Python: what the commands of the same names do.
 
 `clmpt/__init__.py` has the names that users know: `pretrain`, `train`, `sample`, `evaluate`,
-`evaluate_links` and `reproduce`.
+`evaluate_links`, `index` and `reproduce`.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from clmpt.answering.answerer import Answerer
+from clmpt.compute.nearest_measuring import IndexMeasured
 from clmpt.compute.processors import available_processors
 from clmpt.display.bars import ShowProgress, shown_progress
 from clmpt.errors import AlreadyFinished, DataError
@@ -137,6 +138,7 @@ def evaluate_on_queries(
     reasoner: str | None = None,
     known: Sequence[str] = (),
     shapes: Sequence[str] = (),
+    index: bool = False,
     report: str | Path | None = None,
     device: str = "auto",
     trust: Collection[str] = (),
@@ -146,12 +148,13 @@ def evaluate_on_queries(
 
     `model` is a folder, what `pretrain`, `train` or `fit` returned, or 'exact' for the exact solver
     on `graph`; a predictor answers by beam search. `known` are splits whose facts a reasoner may
-    use, `split` that of a benchmark folder, `report` a folder to write the report to.
+    use, `split` that of a benchmark folder, `report` a folder to write the report to. With `index`
+    the model's index finds the best entities, and ranks are approximate.
     """
     if report is not None:
         refuse_existing(Path(report))
     with shown_progress(progress) as show:
-        candidate = _candidate(model, graph, device, trust, reasoner, known)
+        candidate = _candidate(model, graph, device, trust, reasoner, known, index)
         found = candidate.report(queries, split, shapes, as_one_stage(show, "evaluating"))
     if report is not None:
         save_report(found, report)
@@ -172,6 +175,26 @@ def evaluate_on_links(
     `clmpt evaluate --links`. With a limit, over so many questions of each, drawn at random."""
     with shown_progress(progress) as show:
         return _candidate(model, graph, device, trust).links(split, show, limit)
+
+
+def index_model(
+    model: AnyModel,
+    *,
+    recall: float = 0.95,
+    seed: int = 0,
+    graph: AnyGraph | None = None,
+    trust: Collection[str] = (),
+    progress: ShowProgress = True,
+) -> dict[str, IndexMeasured]:
+    """Makes the indexes with which a model answers without scoring every entity, in its folder; as
+    `clmpt index`. What was measured, by index.
+
+    Of the 100 best entities of a question, a share of `recall` is to be found. A model that is
+    open already has to be opened again to use them.
+    """
+    with shown_progress(progress) as show:
+        candidate = _candidate(model, graph, "cpu", trust)
+        return candidate.make_indexes(recall, seed, as_one_stage(show, "indexing"))
 
 
 def reproduce_recipe(
@@ -206,6 +229,7 @@ def _candidate(
     trust: Collection[str],
     reasoner: str | None = None,
     known: Sequence[str] = (),
+    index: bool = False,
 ) -> Candidate:
     if isinstance(model, TrainedModel):
         trust = [*trust, *model.trust]
@@ -216,7 +240,7 @@ def _candidate(
         if model.folder is None:
             raise DataError("The model is in no folder. Save it first, and evaluate the folder.")
         model = model.folder
-    return Candidate.open(model, graph, device, trust, reasoner, known)
+    return Candidate.open(model, graph, device, trust, reasoner, known, index)
 
 
 def _source(graph: AnyGraph) -> str:

@@ -6,9 +6,13 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from clmpt.answering.asked_model import BEAM_SEARCH, AskedModel, open_model
+import torch
+
+from clmpt.answering.asked_model import BEAM_SEARCH, AskedModel, open_model, reasoners_of
 from clmpt.answering.model_folder import graph_of, predictor_in, weights_in
+from clmpt.answering.model_index import make_indexes
 from clmpt.compute.devices import find_device
+from clmpt.compute.nearest_measuring import IndexMeasured
 from clmpt.errors import DataError, SettingError
 from clmpt.evaluation.link_ranks import evaluate_links
 from clmpt.evaluation.measuring import evaluate
@@ -22,6 +26,7 @@ from clmpt.progress import ReportProgress, part_of, silent
 from clmpt.queries.sources import open_queries
 from clmpt.queries.store import QueryGroup, QuerySet
 from clmpt.reasoners.exact import ExactReasoner
+from clmpt.reasoners.indexing import searches_of
 from clmpt.reasoners.reasoner import Reasoner
 from clmpt.reasoners.reasoner_folder import is_reasoner
 
@@ -32,7 +37,8 @@ EXACT = "exact"  # in place of a checkpoint
 class Candidate:
     """What is evaluated: a checkpoint, or the exact solver if `weights` is None.
 
-    `known` are the splits whose facts a reasoner may use, by default what it was trained on.
+    `known` are the splits whose facts a reasoner may use, by default what it was trained on. With
+    `index` it answers with the checkpoint's index, which must have one.
     """
 
     name: str
@@ -43,6 +49,7 @@ class Candidate:
     trust: Collection[str] = ()
     reasoner: str | None = None
     known: Sequence[str] = ()
+    index: bool = False
 
     @classmethod
     def open(
@@ -53,6 +60,7 @@ class Candidate:
         trust: Collection[str] = (),
         reasoner: str | None = None,
         known: Sequence[str] = (),
+        index: bool = False,
     ) -> Candidate:
         is_exact = str(checkpoint) == EXACT
         if is_exact and graph is None:
@@ -61,7 +69,7 @@ class Candidate:
         weights = None if is_exact else weights_in(checkpoint)
         predictor = None if is_exact else predictor_in(checkpoint)
         name = Path(checkpoint).resolve().name
-        return cls(name, weights, predictor, found, device, trust, reasoner, known)
+        return cls(name, weights, predictor, found, device, trust, reasoner, known, index)
 
     @property
     def known_facts(self) -> KnowledgeGraph:
@@ -76,7 +84,25 @@ class Candidate:
         """The model with the reasoner that was chosen, or else with the one `wanted`."""
         assert self.weights is not None
         device, chosen = find_device(self.device), self.reasoner or wanted
-        return open_model(self.weights, self.graph, device, self.trust, chosen, self.known_facts)[0]
+        facts, index = self.known_facts, self.index
+        asked, _ = open_model(
+            self.weights, self.graph, device, self.trust, chosen, facts, index=index
+        )
+        if index and not any(one.nearest for one in searches_of(asked.reasoner)):
+            why = " ".join(asked.index_notes) or "Make one with 'clmpt index'."
+            raise DataError(f"{asked.reasoner.name} has no index to answer with. {why}")
+        return asked
+
+    def make_indexes(
+        self, recall: float, seed: int = 0, progress: ReportProgress = silent
+    ) -> dict[str, IndexMeasured]:
+        """Makes an index of each table that the checkpoint's reasoners search."""
+        if self.weights is None:
+            raise SettingError("The exact solver needs no index.")
+        facts, cpu = self.known_facts, torch.device("cpu")
+        asked, stored = open_model(self.weights, self.graph, cpu, self.trust, index=False)
+        reasoners = reasoners_of(stored.model, facts).values() if stored else [asked.truth]
+        return make_indexes(self.weights, list(reasoners), facts.index, recall, seed, progress)
 
     def links(
         self, split: str | None = None, progress: ReportProgress = silent, limit: int = 0
@@ -124,7 +150,7 @@ class Candidate:
             raise DataError(f"'{name}' does not say which splits its easy answers follow from.")
         title, reasoner = self._titled(observed)
         whole = self.graph.view(*full) if full else None
-        about = {"queries": Path(name).name}
+        about = {"queries": Path(name).name, **({"approximate": True} if self.index else {})}
         return evaluate(reasoner, groups, title, whole, observed or None, about, progress)
 
     def queries(self, source: QuerySet | str | Path, split: str = "test") -> tuple[QuerySet, str]:

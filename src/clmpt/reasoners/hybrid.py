@@ -17,10 +17,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from clmpt.compute.nearest import FOUND, NearestNeighbours
 from clmpt.evaluation.measuring import mrr_by_query
 from clmpt.logic.formula import Query
 from clmpt.predictors.predictor import EmbeddingPredictor
-from clmpt.queries.store import QueryGroup
+from clmpt.queries.store import AnswerSets, QueryGroup
+from clmpt.reasoners.indexing import Searching, score_with, searches_of, with_best
 from clmpt.reasoners.message_passing.clmpt import CLMPT
 from clmpt.reasoners.message_passing.clmpt_settings import CLMPTSettings
 from clmpt.reasoners.model import Basis, GradientModel
@@ -54,17 +56,38 @@ class HybridReasoner:
         self.weight_K = weight_K
 
     def score(self, groups: Sequence[QueryGroup]) -> Tensor:
-        return torch.cat([self._scores(group) for group in groups])
+        return torch.cat([self._scores(group, None) for group in groups])
 
-    def _scores(self, group: QueryGroup) -> Tensor:
+    def score_with(self, groups: Sequence[QueryGroup], also: AnswerSets | None) -> Tensor:
+        start, found = 0, []
+        for group in groups:
+            own = also and also.take(np.arange(start, start + len(group)))
+            found.append(self._scores(group, own))
+            start += len(group)
+        return torch.cat(found)
+
+    def _scores(self, group: QueryGroup, also: AnswerSets | None) -> Tensor:
         weight = self.weight_K[kind_of(group.template)]
-        odds_QE = log_odds(self.truth.score([group]), _LEAST)
+        values_QE = self.truth.score([group])
+        odds_QE = log_odds(values_QE, _LEAST)
         if not weight:
             return odds_QE
-        return odds_QE + weight * self.other_strengths(self.other.score([group]).cpu())
+        if self._nearest is not None:  # what truth values find best has the other's score too
+            also = with_best(values_QE, FOUND, also)
+        other_QE = score_with(self.other, [group], also).cpu()
+        return odds_QE + weight * self.other_strengths(other_QE)
+
+    @property
+    def _nearest(self) -> NearestNeighbours | None:
+        return getattr(self.other, "nearest", None)
 
     def other_strengths(self, scores_QE: Tensor) -> Tensor:
-        return (scores_QE / self.temperature).log_softmax(1)
+        logits_QE = scores_QE / self.temperature
+        return self._nearest.log_softmax(logits_QE) if self._nearest else logits_QE.log_softmax(1)
+
+    @property
+    def searches(self) -> Sequence[Searching]:
+        return (*self.truth.searches, *searches_of(self.other))
 
     def strengths(self, scores_QE: Tensor) -> Tensor:
         return scores_QE

@@ -39,9 +39,11 @@ def evaluate_model(options: argparse.Namespace) -> None:
         raise SettingError("--calibration is measured on queries: --queries SOURCE")
     if options.svg and not options.calibration:
         raise SettingError("--svg draws what --calibration measures. Add --calibration.")
+    if options.index and not options.queries:
+        raise SettingError("--index answers queries: --queries SOURCE")
     candidate = Candidate.open(
         *(options.checkpoint, options.graph, options.device, options.trust, options.reasoner),
-        options.known or (),
+        *(options.known or (), options.index),
     )
     shown: dict[str, Any] = {}
     links: dict[str, Figures] = {}

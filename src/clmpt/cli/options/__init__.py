@@ -6,6 +6,7 @@ from clmpt.cli.options.completion_options import help_options
 from clmpt.cli.options.evaluate_options import measuring_options
 from clmpt.cli.options.fit_options import first_options
 from clmpt.cli.options.graph_options import graph_options
+from clmpt.cli.options.index_options import index_options
 from clmpt.cli.options.pretrain_options import predictor_options
 from clmpt.cli.options.query_options import sampling_options, stored_query_options
 from clmpt.cli.options.reproduce_options import experiment_options
@@ -25,6 +26,7 @@ COMMAND_GROUPS = (
     predictor_options,
     reasoner_options,
     measuring_options,
+    index_options,
     experiment_options,
     sharing_options,
     help_options,

@@ -39,6 +39,9 @@ def measuring_options(command: AddCommand, reasoner: str | None) -> None:  # noq
     measure.add_argument("--svg", metavar="FILE", help="with --calibration: draw it")
     known = "whose facts a reasoner may use, such as truth values (default: train)"
     measure.add_argument("--known", nargs="+", metavar="SPLIT", help=known)
+    measure.add_argument(
+        "--index", action="store_true", help="answer with the model's index: ranks are approximate"
+    )
     measure.add_argument("--shapes", nargs="+", metavar="SHAPE", help="only these shapes")
     measure.add_argument("--report", metavar="FOLDER", help="write Markdown, JSON and a picture")
     measure.add_argument("--graph", metavar="FOLDER", help="if the graph has moved since training")

@@ -158,6 +158,9 @@ class MessagePassing(GradientModel):
     def similarities(self, answers_GD: Tensor, unit_ED: Tensor, batch: QueryBatch) -> Tensor:
         """scores_QE from answer embeddings and normalised entity embeddings."""
         scores_GE = unit(answers_GD) @ unit_ED.T  # eq:cosine
+        return self.best_alternative(scores_GE, batch)
+
+    def best_alternative(self, scores_GE: Tensor, batch: QueryBatch) -> Tensor:
         return best_alternative(scores_GE, batch.query_G, batch.queries)
 
     def loss(self, batch: QueryBatch, candidates: Candidates, generator: torch.Generator) -> Tensor:

@@ -1,8 +1,9 @@
 """Rows of truth values: how true r(a, ·) is for every entity, sparse, computed when asked for.
 
 A known fact has value 1. Any other atom has the predictor's probability, or 0 if that is below the
-threshold. Rows are computed together as one matrix product per chunk and remembered up to a limit
-of memory; nothing of size entities × entities exists.
+threshold. Rows are computed together as one matrix product per chunk, or looked up in an index that
+finds their best entries, and remembered up to a limit of memory; nothing of size entities ×
+entities exists.
 """
 
 from __future__ import annotations
@@ -20,12 +21,15 @@ from torch import Tensor
 
 from clmpt.budget import check_budget
 from clmpt.compute.chunks import rows_at_once
+from clmpt.compute.nearest import FOUND, NearestNeighbours
 from clmpt.graph.edges import AnyInts, Bools, EdgeIndex, Ints, positions
 from clmpt.predictors.calibration import Sharpening
 from clmpt.predictors.carrying_over import is_unknown
-from clmpt.predictors.predictor import EmbeddingPredictor
+from clmpt.predictors.predictor import BilinearPredictor, EmbeddingPredictor
+from clmpt.queries.store import QueryGroup
 
-# Shapes: N lookups, U distinct rows, X entries of all rows, B rows of a chunk, E entities
+# Shapes: N lookups, U distinct rows, X entries of all rows, B rows of a chunk, E entities,
+# D width
 
 Values: TypeAlias = npt.NDArray[np.float32]
 
@@ -122,6 +126,7 @@ class PredictedRows:
         self.unknown_E = is_unknown(predictor.entities_ED)
         self.unknown_S = is_unknown(predictor.relations_SW)
         self.has_unknown = bool(self.unknown_E.any() or self.unknown_S.any())
+        self.nearest: NearestNeighbours | None = None
         self.computed = 0  # how many rows were computed rather than remembered
         self._kept: OrderedDict[int, tuple[AnyInts, Values]] = OrderedDict()
         self._bytes = 0
@@ -165,10 +170,11 @@ class PredictedRows:
         self, entity_U: Ints, directed_U: Ints, fine: bool
     ) -> Iterator[tuple[int, tuple[AnyInts, Values]]]:
         self.computed += len(entity_U)
-        step = rows_at_once(self.index.entities, 2**24)
+        width = FOUND if self.nearest else self.index.entities
+        step = rows_at_once(width, 2**24)
         for start in range(0, len(entity_U), step):
             part = slice(start, start + step)
-            check_budget(4 * min(step, len(entity_U)) * self.index.entities)
+            check_budget(4 * min(step, len(entity_U)) * width)
             found = self._chunk(entity_U[part], directed_U[part], self.thresholds[fine])
             for at in range(len(found)):
                 inside = slice(found.offsets_U1[at], found.offsets_U1[at + 1])
@@ -180,23 +186,15 @@ class PredictedRows:
         device = self.predictor.entities_ED.device
         start_B, stop_B = self.index.ranges(entity_B, directed_B)
         known_B = torch.from_numpy((stop_B - start_B).astype(np.int64)).to(device)
-        asked_B = torch.from_numpy(directed_B).to(device)
-        scores_BE = self._scores(torch.from_numpy(entity_B).to(device), asked_B)
-        if self.has_unknown:
-            scores_BE[:, self.unknown_E] = -torch.inf
-        normaliser_B = scores_BE.logsumexp(1)
+        asked_B, source_B = (torch.from_numpy(one).to(device) for one in (directed_B, entity_B))
         terms = self.sharpening.terms(self.predictor, asked_B, known_B)
-        cut_B = normaliser_B + self.sharpening.least(threshold, *terms)
-        if self.has_unknown:
-            unknown_B = self.unknown_S[self.predictor.rows(asked_B)]
-            unknown_B = unknown_B | self.unknown_E[torch.from_numpy(entity_B).to(device)]
-            cut_B = torch.where(unknown_B, torch.inf, cut_B)
+        least_B = self.sharpening.least(threshold, *terms)
+        likely = self._searched if self.nearest else self._scanned
+        row_X, entity_X, log_X = likely(source_B, asked_B, least_B)
         if self.sharpening.kind == "calibrated":
-            alone_B = torch.from_numpy(~self.reflexive_R[directed_B % self.index.relations])
-            row_B = alone_B.nonzero().squeeze(1)
-            scores_BE[row_B, torch.from_numpy(entity_B)[row_B]] = -torch.inf
-        row_X, entity_X = _above(scores_BE, cut_B)
-        log_X = scores_BE[row_X, entity_X] - normaliser_B[row_X]
+            reflexive_B = torch.from_numpy(self.reflexive_R[directed_B % self.index.relations])
+            kept_X = (entity_X != source_B[row_X]) | reflexive_B.to(device)[row_X]
+            row_X, entity_X, log_X = row_X[kept_X], entity_X[kept_X], log_X[kept_X]
         value_X = self.sharpening.values(log_X, terms[0][row_X], terms[1][row_X])
         return _with_facts(
             row_X.cpu().numpy(),
@@ -206,12 +204,61 @@ class PredictedRows:
             self.index.entities,
         )
 
+    def _scanned(
+        self, entity_B: Tensor, directed_B: Tensor, least_B: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Row, entity and log-softmax of all entries that reach their row's least."""
+        scores_BE = self._scores(entity_B, directed_B)
+        if self.has_unknown:
+            scores_BE[:, self.unknown_E] = -torch.inf
+        normaliser_B = scores_BE.logsumexp(1)
+        cut_B = normaliser_B + least_B
+        if self.has_unknown:
+            unknown_B = self.unknown_S[self.predictor.rows(directed_B)] | self.unknown_E[entity_B]
+            cut_B = torch.where(unknown_B, torch.inf, cut_B)
+        row_X, entity_X = _above(scores_BE, cut_B)
+        return row_X, entity_X, scores_BE[row_X, entity_X] - normaliser_B[row_X]
+
+    def _searched(
+        self, entity_B: Tensor, directed_B: Tensor, least_B: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """The same of what an index finds."""
+        assert self.nearest is not None
+        projected_BD = self._projected(entity_B, directed_B)
+        found = self.nearest.search(projected_BD)
+        log_BK = found.score_BK - self.nearest.normaliser(projected_BD, found)[:, None]
+        row_X, column_X = (log_BK >= least_B[:, None]).nonzero().T
+        return row_X, found.entity_BK[row_X, column_X], log_BK[row_X, column_X]
+
     def _scores(self, entity_B: Tensor, directed_B: Tensor) -> Tensor:
         if self.table_ED.dtype == self.predictor.entities_ED.dtype:
             return self.predictor.score_answers(entity_B, directed_B)
-        source_BD = self.predictor.entities_ED[entity_B]
-        projected_BD = self.predictor.project(source_BD, self.predictor.directed(directed_B))
+        projected_BD = self._projected(entity_B, directed_B)
         return self.predictor.match_all(projected_BD.to(self.table_ED.dtype), self.table_ED).float()
+
+    def _projected(self, entity_B: Tensor, directed_B: Tensor) -> Tensor:
+        source_BD = self.predictor.entities_ED[entity_B]
+        return self.predictor.project(source_BD, self.predictor.directed(directed_B))
+
+    # --- what an index is made of: see indexing.py ------------------------------------------------
+
+    index_name, unit = "links", False
+
+    @property
+    def searches(self) -> tuple[PredictedRows, ...]:
+        """Itself, if its scores are inner products of rows that are all known, as they are."""
+        plain = self.table_ED.dtype == self.predictor.entities_ED.dtype
+        fits = isinstance(self.predictor, BilinearPredictor) and plain and not self.has_unknown
+        return (self,) if fits else ()
+
+    @torch.no_grad()
+    def searched_for(self, group: QueryGroup) -> Tensor:
+        """The embeddings that the group's first entities and relations imply."""
+        entity_B, directed_B = (
+            torch.from_numpy(ids[:, 0].astype(np.int64))
+            for ids in (group.entities, group.relations)
+        )
+        return self._projected(entity_B, directed_B)
 
 
 def _reflexive(index: EdgeIndex) -> Bools:

@@ -24,6 +24,7 @@ from clmpt.graph.knowledge_graph import KnowledgeGraph
 from clmpt.logic.formula import Query
 from clmpt.predictors.calibration import MOST, Sharpening, is_calibrated
 from clmpt.queries.store import QueryGroup
+from clmpt.reasoners.indexing import Searching, searches_of
 from clmpt.reasoners.model import Basis, ReasonerModel
 from clmpt.reasoners.question_kinds import has_negation
 from clmpt.reasoners.truth_values.rows import PredictedRows, SparseRows, TruthRows, Values
@@ -187,7 +188,8 @@ class TruthValueReasoner:
             for start in range(0, len(group), step)
         ]
         bounds = np.concatenate([np.empty(0, np.float32), *(bound_B for _, bound_B in found)])
-        return torch.cat([values_BE for values_BE, _ in found]), bounds
+        values = [values_BE for values_BE, _ in found]
+        return values[0] if len(values) == 1 else torch.cat(values), bounds
 
     def _chunk(self, group: QueryGroup) -> tuple[Tensor, Values]:
         if self.union == "noisy-or":
@@ -195,6 +197,8 @@ class TruthValueReasoner:
         batches = template_batches(group.template, self.graph, group.entities, group.relations)
         parts = zip(compiled(group.template), batches, strict=True)
         found = [self._alternative(self.engine, part, slots) for part, slots in parts]
+        if len(found) == 1:
+            return found[0]
         values_BE = torch.stack([values for values, _ in found]).amax(0)
         return values_BE, np.maximum.reduce([bound for _, bound in found])
 
@@ -272,6 +276,10 @@ class TruthValueReasoner:
             Derivations(part, slots, engine.run(part.plan, slots)[0])
             for part, slots in zip(compiled(query), batches, strict=True)
         ]
+
+    @property
+    def searches(self) -> Sequence[Searching]:
+        return searches_of(self.source)
 
     def notes(self, query: Query) -> tuple[str, ...]:
         scans = any(isinstance(step, Scan) for part in compiled(query) for step in part.plan.steps)
