@@ -21,6 +21,7 @@ from clmpt.compute import distributed
 from clmpt.compute.row_shards import RowShard
 from clmpt.errors import DataError, SettingError
 from clmpt.evaluation.link_ranks import evaluate_links
+from clmpt.graph.builder import GraphBuilder
 from clmpt.graph.knowledge_graph import KnowledgeGraph
 from clmpt.predictors.calibration import calibrate
 from clmpt.predictors.predictor import fresh_predictor
@@ -70,6 +71,24 @@ def test_any_number_of_processes_gives_the_same_weights(number: int) -> None:
             wholes = [np.concatenate(shards)] if at == 0 or divided else shards
             for whole in wholes:
                 np.testing.assert_allclose(whole, table, rtol=1e-5, atol=1e-7, err_msg=kind)
+
+
+def test_a_large_table_starts_alike_in_any_number_of_processes() -> None:
+    names = [f"e{number}" for number in range(150_000)]  # drawn in three blocks of 65,536 rows
+    builder = GraphBuilder(names, ["next"])
+    builder.add_ids("train", np.array([[0, 0, 1]], np.int32))
+    graph, table = builder.build(), settings(rank=1, initial_scale=1.0)
+
+    def tables() -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+        made = fresh_predictor(graph, table)
+        return made.entities_ED.detach().numpy(), made.relations_SW.detach().numpy()
+
+    whole_ED, whole_SW = tables()
+    assert len(np.unique(whole_ED)) > 0.99 * whole_ED.size  # no block repeats another
+    found = in_processes(3, tables)
+    np.testing.assert_array_equal(np.concatenate([shard for shard, _ in found]), whole_ED)
+    for _, relations_SW in found:
+        np.testing.assert_array_equal(relations_SW, whole_SW)
 
 
 def few() -> KnowledgeGraph:

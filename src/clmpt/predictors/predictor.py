@@ -12,6 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any, ClassVar, Protocol
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
@@ -107,21 +108,23 @@ class EmbeddingPredictor(nn.Module, ABC):
         """An untrained predictor with a row per relation and per inverse missing from the graph.
 
         The same seed gives the same numbers on every device and for any number of processes, each
-        of which has its shard of the entities.
+        of which has its shard of the entities, and draws little more than that.
         """
         inverse_R = inverse_rows(graph)
         rows = max(len(graph.relations), int(inverse_R.max(initial=-1)) + 1)
-        generator = torch.Generator().manual_seed(settings.seed)
-        drawn = settings.rank, settings.initial_scale, generator
         shard = RowShard.own(len(graph.entities))
         entities_ED = torch.empty(shard.stop - shard.start, cls.width(settings.rank))
-        for start in range(0, shard.count, _DRAWN_AT_ONCE):
+        for block, start in enumerate(range(0, max(shard.count, 1), _DRAWN_AT_ONCE)):
             stop = min(start + _DRAWN_AT_ONCE, shard.count)
-            block_ED, _ = cls.initial(stop - start, 0, *drawn)
             inside = shard.within(start, stop)
+            if block and inside.start == inside.stop:
+                continue
+            drawn = settings.rank, settings.initial_scale, _generator(settings.seed, block)
+            block_ED, found_SW = cls.initial(stop - start, 0 if block else rows, *drawn)
+            if not block:
+                relations_SW = found_SW
             at = max(start - shard.start, 0)
             entities_ED[at : at + inside.stop - inside.start] = block_ED[inside]
-        _, relations_SW = cls.initial(0, rows, *drawn)
         made = cls(entities_ED, relations_SW, torch.from_numpy(inverse_R))
         made.shard = shard
         if settings.divided == "tables":
@@ -297,6 +300,13 @@ class BilinearPredictor(EmbeddingPredictor):
 def look_up(table_ND: Tensor, row_A: Tensor) -> Tensor:
     """Rows of a table. Unlike with indexing, gradients are summed in a deterministic order."""
     return functional.embedding(row_A, table_ND)
+
+
+def _generator(seed: int, block: int) -> torch.Generator:
+    """Random numbers for a block of an initial table; the first has the relations too."""
+    if block:
+        seed = int(np.random.default_rng([seed, block]).integers(2**63))
+    return torch.Generator().manual_seed(seed)
 
 
 def fresh_predictor(graph: KnowledgeGraph, settings: Pretraining) -> EmbeddingPredictor:
