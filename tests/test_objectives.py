@@ -11,9 +11,14 @@ from torch.nn import functional
 
 from clmpt.graph.knowledge_graph import KnowledgeGraph
 from clmpt.predictors.complex import ComplEx
-from clmpt.predictors.objectives import sampled_loss, softmax_loss
+from clmpt.predictors.objectives import (
+    FullSoftmax,
+    SelfAdversarial,
+    sampled_loss,
+    softmax_loss,
+)
 from clmpt.predictors.predictor import BilinearPredictor, fresh_predictor, read_pretraining
-from clmpt.predictors.sampled_softmax import RowAdagrad, sampled_softmax_loss
+from clmpt.predictors.sampled_softmax import RowAdagrad, SampledSoftmax, sampled_softmax_loss
 from clmpt.predictors.transe import TransE
 from clmpt.queries.links import links_of
 from clmpt.training.pretrainer import Pretrainer, batch_of
@@ -204,3 +209,16 @@ def test_only_the_rows_of_a_step_are_touched() -> None:
     assert isinstance(learner.optimizer, RowAdagrad)
     sums = learner.optimizer.state[learner.predictor.entities_ED]["row_sum"]
     assert set(sums.nonzero()[:, 0].tolist()) == set(changed)
+
+
+def test_a_process_takes_only_the_questions_that_its_own_are_compared_with() -> None:
+    own, questions = slice(7, 12), 16
+    chosen = read_pretraining({"candidates": 6, "group": 5})
+    # Groups of five: 5 to 9 and 10 to 14 have questions of 7 to 11. The last group is 15 alone.
+    assert SampledSoftmax().seen(chosen, own, questions) == slice(5, 15)
+    assert SampledSoftmax().seen(chosen, slice(15, 16), questions) == slice(15, 16)
+    assert SampledSoftmax().seen(read_pretraining({"candidates": 6}), own, questions) == slice(
+        0, 16
+    )
+    assert SelfAdversarial().seen(chosen, own, questions) == own
+    assert FullSoftmax().seen(chosen, own, questions) == slice(0, 16)

@@ -101,7 +101,7 @@ def _counted(batch: LinkBatch, shard: RowShard) -> Tensor:
     if shard.parts == 1:
         return torch.ones_like(batch.count_B, dtype=torch.bool)
     counted_B = torch.zeros_like(batch.count_B, dtype=torch.bool)
-    counted_B[batch.own()[0]] = True
+    counted_B[batch.own_B] = True
     return counted_B
 
 

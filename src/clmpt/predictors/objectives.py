@@ -34,6 +34,9 @@ class Objective(Protocol):
     def scored(self, settings: Pretraining, entities: int) -> int:
         """How many entities a question is scored against."""
 
+    def seen(self, settings: Pretraining, own: slice, questions: int) -> slice:
+        """Which of a step's questions a process must know to do its own."""
+
     def optimizer(
         self, parameters: Iterable[Tensor], settings: Pretraining
     ) -> torch.optim.Optimizer: ...
@@ -62,6 +65,9 @@ class FullSoftmax:
     def scored(self, settings: Pretraining, entities: int) -> int:  # noqa: ARG002
         return entities
 
+    def seen(self, settings: Pretraining, own: slice, questions: int) -> slice:  # noqa: ARG002
+        return slice(0, questions)  # it scores its own entities for all of them
+
     def optimizer(
         self, parameters: Iterable[Tensor], settings: Pretraining
     ) -> torch.optim.Optimizer:
@@ -88,6 +94,9 @@ class SelfAdversarial:
 
     def scored(self, settings: Pretraining, entities: int) -> int:  # noqa: ARG002
         return settings.negatives
+
+    def seen(self, settings: Pretraining, own: slice, questions: int) -> slice:  # noqa: ARG002
+        return own
 
     def optimizer(
         self, parameters: Iterable[Tensor], settings: Pretraining
@@ -144,7 +153,7 @@ def softmax_loss(
     answers, and more in the last, smaller batch.
     """
     questions = len(batch.entity_B)
-    own_B, own_T = batch.own()  # all but the scores is shared out by questions, not by entities
+    own_B, own_T = batch.own_B, batch.own_T  # all but the scores is shared out by questions
     looked_up = predictor.embeddings(  # once, so that there is one gradient of the table's size
         torch.cat([batch.entity_B, batch.answer_T[own_T]])
     )
@@ -180,7 +189,7 @@ def sampled_loss(
     All facts of the batch share the negatives; those that score high weigh more. Negatives that
     happen to be answers are kept, as in the authors' code: they are rare.
     """
-    batch = batch.part(batch.own()[0])
+    batch = batch.part(batch.own_B)
     wanted = batch.entity_B, batch.answer_T, negative_K
     looked_up = predictor.embeddings(torch.cat(wanted))
     head_BD, answer_TD, negative_KD = torch.split(looked_up, [len(part) for part in wanted])

@@ -34,6 +34,11 @@ class SampledSoftmax:
     def scored(self, settings: Pretraining, entities: int) -> int:
         return min(entities, settings.candidates + (settings.group or settings.batch))
 
+    def seen(self, settings: Pretraining, own: slice, questions: int) -> slice:
+        """Whole groups."""
+        size = settings.group or max(questions, 1)
+        return slice(own.start // size * size, min(-(-own.stop // size) * size, questions))
+
     def optimizer(
         self, parameters: Iterable[Tensor], settings: Pretraining
     ) -> torch.optim.Optimizer:
@@ -65,7 +70,7 @@ def sampled_softmax_loss(
     With `group`, so many questions after each other are compared with their own answers only. So a
     process needs the rows of its own questions' groups, however many processes take part.
     """
-    own_B = batch.own()[0]
+    own_B = batch.own_B
     groups = [_Group.of(batch, part, negative_K) for part in _groups(batch, own_B, group)]
     needed = [batch.entity_B[own_B], *(one.candidate_C for one in groups)]
     row_U = torch.unique(torch.cat(needed))
@@ -116,7 +121,7 @@ class _Group:
     def of(cls, batch: LinkBatch, parts: tuple[slice, slice], negative_K: Tensor) -> _Group:
         group, own = parts
         candidate_C = torch.unique(torch.cat([batch.answer_T[batch.facts_of(group)], negative_K]))
-        share = (group.stop - group.start) / max(len(batch.entity_B), 1)
+        share = (group.stop - group.start) / max(batch.questions, 1)
         return cls(batch.part(own), candidate_C, share)
 
     def loss(

@@ -199,8 +199,12 @@ class Pretrainer:
             random = random_of(self.settings.seed, _ORDER, epoch)
             self._order_P = epoch, random.permutation(len(self.links))
         size = self.settings.batch
-        whole = self.links.take(self._order_P[1][within * size : (within + 1) * size])
-        return batch_of(whole, self.device, self.often_E)
+        rows = self._order_P[1][within * size : (within + 1) * size]
+        own = distributed.own_share(len(rows))
+        seen = self.objective.seen(self.settings, own, len(rows))
+        own_B = slice(own.start - seen.start, own.stop - seen.start)
+        links = self.links.take(rows[seen])
+        return batch_of(links, self.device, self.often_E, own_B, len(rows))
 
     def _often(self) -> Tensor:
         """How often each entity is an answer in a batch, on average."""
@@ -211,8 +215,14 @@ class Pretrainer:
         )
 
 
-def batch_of(links: Links, device: torch.device, often_E: Tensor | None = None) -> LinkBatch:
-    """Questions as tensors on a device."""
+def batch_of(
+    links: Links,
+    device: torch.device,
+    often_E: Tensor | None = None,
+    own_B: slice | None = None,
+    questions: int = 0,
+) -> LinkBatch:
+    """Questions as tensors on a device; by default they are a step, which one process takes."""
 
     def tensor(column: Ints) -> Tensor:
         return torch.from_numpy(column).to(device)
@@ -223,5 +233,7 @@ def batch_of(links: Links, device: torch.device, often_E: Tensor | None = None) 
         tensor(links.answers.counts),
         tensor(links.answers.owners),
         tensor(np.asarray(links.answers.entities, np.int64)),
+        own_B or slice(0, len(links)),
+        questions or len(links),
         often_E,
     )
