@@ -25,6 +25,7 @@ from clmpt.predictors.predictor import EmbeddingPredictor
 from clmpt.predictors.sampled_softmax import MOST_ANSWERS
 from clmpt.queries.links import Links
 from clmpt.settings import Pretraining
+from clmpt.training.shuffling import Shuffled, shuffled
 from clmpt.training.stepping import (
     is_sane,
     other_training,
@@ -68,7 +69,7 @@ class Pretrainer:
             self.result = copy.deepcopy(predictor).requires_grad_(False)
         loss = self._eager_loss
         self._loss = torch.compile(loss, dynamic=True) if settings.compile else loss
-        self._order_P: tuple[int, np.ndarray[tuple[int], np.dtype[np.int64]]] | None = None
+        self._order_P: tuple[int, Ints | Shuffled] | None = None
 
     def step(self) -> Tensor:
         """Takes a step and returns the loss before it, on the device; reading its value waits."""
@@ -197,14 +198,14 @@ class Pretrainer:
         epoch, within = divmod(self.steps_done, self.steps_per_epoch)
         if self._order_P is None or self._order_P[0] != epoch:
             random = random_of(self.settings.seed, _ORDER, epoch)
-            self._order_P = epoch, random.permutation(len(self.links))
+            self._order_P = epoch, shuffled(len(self.links), random)
         size = self.settings.batch
-        rows = self._order_P[1][within * size : (within + 1) * size]
-        own = distributed.own_share(len(rows))
-        seen = self.objective.seen(self.settings, own, len(rows))
+        first, last = within * size, min((within + 1) * size, len(self.links))
+        own = distributed.own_share(last - first)
+        seen = self.objective.seen(self.settings, own, last - first)
         own_B = slice(own.start - seen.start, own.stop - seen.start)
-        links = self.links.take(rows[seen])
-        return batch_of(links, self.device, self.often_E, own_B, len(rows))
+        links = self.links.take(self._order_P[1][first + seen.start : first + seen.stop])
+        return batch_of(links, self.device, self.often_E, own_B, last - first)
 
     def _often(self) -> Tensor:
         """How often each entity is an answer in a batch, on average."""
