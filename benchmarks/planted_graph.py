@@ -100,23 +100,26 @@ def planted_graph(people: int, seed: int = 0) -> Planted:
             first["person"] + _near(np.concatenate([home, home]), home, cities, random),
         ),
     }
+    neighbours_P = np.bincount(home, minlength=cities)[home]
+    rows = _with_held_out(parts, len(couple), random)
+    return Planted(tuple(first.items()), int(starts[-1]), *rows, neighbours_P)
+
+
+def _with_held_out(
+    parts: dict[str, tuple[Rows, Rows]], couples: int, random: np.random.Generator
+) -> tuple[Rows, npt.NDArray[np.bool_]]:
+    """The facts of all relations, each once, and which of them are held out."""
     facts, hidden = [], []
     for number, name in enumerate(RELATIONS):
         head, tail = parts[name]
         rows = np.stack([head, np.full(len(head), number), tail], 1)
         drawn = random.random(len(rows)) < _HELD_OUT * (name in RULES)
         if name == "married_to":
-            drawn[len(couple) :] = False  # the other direction of each couple
+            drawn[couples:] = False  # the other direction of each couple
         facts.append(rows)
         hidden.append(drawn)
     facts_F3, first_F = np.unique(np.concatenate(facts), axis=0, return_index=True)
-    return Planted(
-        tuple(first.items()),
-        int(starts[-1]),
-        facts_F3.astype(np.int64),
-        np.concatenate(hidden)[first_F],
-        np.bincount(home, minlength=cities)[home],
-    )
+    return facts_F3.astype(np.int64), np.concatenate(hidden)[first_F]
 
 
 def _near(of: Rows, place: Rows, places: int, random: np.random.Generator) -> Rows:

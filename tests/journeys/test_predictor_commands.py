@@ -49,6 +49,17 @@ def refused(capsys: Captured, *arguments: str) -> str:
     return said[-1]
 
 
+def test_links_can_be_measured_on_a_sample(trained: str, capsys: Captured) -> None:
+    def counts(*options: str) -> list[int]:
+        assert main(["evaluate", trained, "--links", "--json", *options]) == 0
+        return [row["count"] for row in json.loads(capsys.readouterr().out)["links"]]
+
+    few, all_of_them = counts("--limit", "3"), counts()
+    assert all(3 <= some < total for some, total in zip(few, all_of_them, strict=True))
+    assert few == counts("--limit", "3")
+    assert "--links" in refused(capsys, "evaluate", trained, "--queries", "x", "--limit", "3")
+
+
 def test_train_and_evaluate(trained: str, capsys: Captured) -> None:
     assert main(["evaluate", trained, "--links", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)["links"]

@@ -21,7 +21,7 @@ from clmpt.symbolic.tables import (
     codes,
     concatenate,
     costlier,
-    distinct,
+    distinct_bindings,
     halves,
     in_parts,
     need_rows,
@@ -259,7 +259,7 @@ class _Run:
         tables[step.table] = table.take(~refused_N)
 
     def forget(self, table: Bindings, keep: tuple[Variable, ...]) -> Bindings:
-        return distinct(table, keep, self.queries, self.index.entities)
+        return distinct_bindings(table, keep, self.queries, self.index.entities)
 
     # --- steps that make rows: a table, or a list of parts if it would be too large ---------------
 

@@ -107,7 +107,9 @@ def sorted_distinct(code_N: AnyInts, room: int) -> AnyInts:
     return code_N[firsts(code_N)]
 
 
-def distinct(table: Bindings, keep: tuple[Variable, ...], queries: int, entities: int) -> Bindings:
+def distinct_bindings(
+    table: Bindings, keep: tuple[Variable, ...], queries: int, entities: int
+) -> Bindings:
     """The distinct rows of the kept columns, sorted by query; equal rows get the least cost."""
     if not len(table):
         return Bindings(table.query_N, {v: table.columns[v] for v in keep}, table.cost_N)
@@ -136,7 +138,7 @@ def distinct(table: Bindings, keep: tuple[Variable, ...], queries: int, entities
 
 
 def _distinct_wide(table: Bindings, columns: list[AnyInts], keep: tuple[Variable, ...]) -> Bindings:
-    """`distinct` for columns that do not fit in one number."""
+    """`distinct_bindings` for columns that do not fit in one number."""
     costs = [] if table.cost_N is None else [table.cost_N]
     order = np.lexsort((*costs, *reversed(columns)))
     ordered = [column[order] for column in columns]

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -154,23 +155,24 @@ def train(
     run = _begun_together(out, identity, source, fill)
     asked = QuerySet.open(out / _VALID_QUERIES).groups
 
-    def validate() -> Validation:
-        with learner.whole():
-            model.eval()
-            model.tune(asked)
-            report = evaluate(model.reasoner(), asked)
-        by_shape = {shape.name: shape.figures.mrr for shape in report.shapes}
-        return Validation(report.mean, {"mrr": report.mean, "shapes": by_shape})
-
     def keep(about: dict[str, Any]) -> None:
         same = {"training": asdict(settings), "graph": graph.identity}
         with learner.whole():
             distributed.by_one(replace_reasoner)(out, model, {**same, **about})
 
-    check = validate if asked else None
+    check = partial(_validated, learner, model, asked) if asked else None
     yield from follow(run, learner, _course(learner, settings, check, keep, device, save_seconds))
     distributed.by_one(_calibrate_answers)(out, graph, asked, reasoning, device)
     distributed.wait_for_all()
+
+
+def _validated(learner: Learner, model: ReasonerModel, asked: Sequence[QueryGroup]) -> Validation:
+    with learner.whole():
+        model.eval()
+        model.tune(asked)
+        report = evaluate(model.reasoner(), asked)
+    by_shape = {shape.name: shape.figures.mrr for shape in report.shapes}
+    return Validation(report.mean, {"mrr": report.mean, "shapes": by_shape})
 
 
 def _calibrate_answers(

@@ -49,4 +49,5 @@ class Shuffled:
             mixed = (right + key) * _ODD  # wraps around
             mixed = ((mixed ^ (mixed >> np.uint64(32))) * _ODD) >> (np.uint64(64) - self._half)
             left, right = right, left ^ mixed
-        return (left << self._half) | right
+        found: _Words = (left << self._half) | right
+        return found

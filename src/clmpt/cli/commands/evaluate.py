@@ -39,6 +39,8 @@ def evaluate_model(options: argparse.Namespace) -> None:
         raise SettingError("--calibration is measured on queries: --queries SOURCE")
     if options.svg and not options.calibration:
         raise SettingError("--svg draws what --calibration measures. Add --calibration.")
+    if options.limit and not options.links:
+        raise SettingError("--limit draws questions for --links. Add --links.")
     if options.index and not options.queries:
         raise SettingError("--index answers queries: --queries SOURCE")
     candidate = Candidate.open(
@@ -50,7 +52,7 @@ def evaluate_model(options: argparse.Namespace) -> None:
     report: Report | None = None
     if options.links:
         with progress_bar() as show:
-            links = candidate.links(options.split, show)
+            links = candidate.links(options.split, show, options.limit)
         shown["links"] = [{"split": name, **found.as_plain()} for name, found in links.items()]
     if options.calibration:
         _show_calibration(options, candidate.name, _measure_calibration(options, candidate))

@@ -12,7 +12,7 @@ _HEADERS = ["index", "entities", "width", "lists", "read", "recall@10", "recall@
 _HEADERS += ["exact", "with index", "built in", "size"]
 
 
-def index_model(options: argparse.Namespace) -> None:
+def make_index(options: argparse.Namespace) -> None:
     candidate = Candidate.open(options.folder, options.graph, "cpu", options.trust)
     with progress_bar() as show:
         made = candidate.make_indexes(options.recall, options.seed, show)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from clmpt.cli.options.completion_options import help_options
-from clmpt.cli.options.evaluate_options import measuring_options
+from clmpt.cli.options.evaluate_options import bench_options, measuring_options
 from clmpt.cli.options.fit_options import first_options
 from clmpt.cli.options.graph_options import graph_options
 from clmpt.cli.options.index_options import index_options
@@ -26,6 +26,7 @@ COMMAND_GROUPS = (
     predictor_options,
     reasoner_options,
     measuring_options,
+    bench_options,
     index_options,
     experiment_options,
     sharing_options,

@@ -16,13 +16,8 @@ def measuring_options(command: AddCommand, reasoner: str | None) -> None:  # noq
         "checkpoint", metavar="CHECKPOINT", help="made by train, pretrain or convert; or 'exact'"
     )
     measure.add_argument("--links", action="store_true", help="link prediction, both directions")
-    measure.add_argument(
-        *("--limit",),
-        type=count,
-        default=0,
-        metavar="N",
-        help="with --links: over N questions of each split, drawn at random (default: all)",
-    )
+    over = "with --links: over N questions of each split, drawn at random (default: all)"
+    measure.add_argument("--limit", type=count, default=0, metavar="N", help=over)
     measure.add_argument(
         "--queries",
         metavar="SOURCE",
@@ -52,6 +47,8 @@ def measuring_options(command: AddCommand, reasoner: str | None) -> None:  # noq
     add_trust(measure)
     add_device(measure, "auto")
 
+
+def bench_options(command: AddCommand, reasoner: str | None) -> None:  # noqa: ARG001
     bench = command(
         "bench",
         "bench:bench",

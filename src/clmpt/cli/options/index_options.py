@@ -8,7 +8,7 @@ from clmpt.cli.options.option_types import AddCommand, add_trust, number, whole_
 def index_options(command: AddCommand, reasoner: str | None) -> None:  # noqa: ARG001
     index = command(
         "index",
-        "index:index_model",
+        "index:make_index",
         "make an index for a model of many entities, and measure what it finds and how fast",
         "clmpt index films-model --recall 0.98",
     )
