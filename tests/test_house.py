@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import subprocess
 import sys
 from collections import defaultdict
 from pathlib import Path
@@ -99,3 +100,12 @@ def test_no_code_depends_on_the_model(path: Path) -> None:
     if path.stem != "registry":
         assert "import CLMPT" not in text
         assert "message_passing" not in text
+
+
+def test_no_command_loads_what_only_several_processes_or_a_compiler_need() -> None:
+    """They take one to two seconds to load, at every start."""
+    heavy = "{'torch._dynamo', 'torch.distributed.checkpoint', 'torch.distributed.tensor'}"
+    modules = ", ".join(f"clmpt.cli.commands.{name}" for name in ("fit", "ask", "reproduce"))
+    check = f"import sys, {modules}; print(sorted({heavy} & set(sys.modules)))"
+    found = subprocess.run([sys.executable, "-c", check], capture_output=True, text=True)
+    assert found.stdout == "[]\n", found.stdout + found.stderr

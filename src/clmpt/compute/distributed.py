@@ -10,16 +10,18 @@ import os
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
 from torch import distributed as torch_distributed
-from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 
 from clmpt.errors import AlreadyFinished, ClmptError, PeerFailed, SettingError
+
+if TYPE_CHECKING:
+    from torch.distributed.device_mesh import DeviceMesh
 
 T = TypeVar("T")
 
@@ -234,6 +236,8 @@ def any_of(flag: bool) -> bool:
 
 def mesh(device: str = "cpu") -> DeviceMesh:
     """All processes in a row, as DTensor knows them."""
+    from torch.distributed.device_mesh import init_device_mesh
+
     return init_device_mesh(device, (processes(),))
 
 

@@ -20,7 +20,6 @@ from clmpt.predictors.link_batch import LinkBatch
 # D width
 
 
-@torch.compiler.disable  # type: ignore[untyped-decorator]
 def grouped_cross_entropy(
     projected_BD: Tensor,
     entities_ED: Tensor,
@@ -35,9 +34,10 @@ def grouped_cross_entropy(
     Scores are inner products, `less_E` subtracted from those of each entity. Only matrix products
     and in-place passes, so compiling it gains nothing.
     """
-    loss: Tensor = _GroupedCrossEntropy.apply(  # type: ignore[no-untyped-call]
-        projected_BD, entities_ED, batch, shard, less_E, scores_at_once
-    )
+    compute: Any = _GroupedCrossEntropy.apply
+    if torch.compiler.is_compiling():
+        compute = torch.compiler.disable(compute)  # type: ignore[no-untyped-call]
+    loss: Tensor = compute(projected_BD, entities_ED, batch, shard, less_E, scores_at_once)
     return loss
 
 

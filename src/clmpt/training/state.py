@@ -13,7 +13,6 @@ from torch import Tensor
 
 from clmpt.compute import distributed
 from clmpt.compute.row_shards import RowShard
-from clmpt.compute.sharded_files import open_sharded, save_sharded, scalars_in
 from clmpt.compute.tensor_files import open_tensors, save_tensors
 from clmpt.errors import DataError
 from clmpt.storage.run_folder import RunFolder
@@ -30,6 +29,8 @@ def save_state(
     if not any(shard.parts > 1 for shard in shards.values()):
         distributed.by_one(_save_alone)(run, tensors, progress)
         return
+    from clmpt.compute.sharded_files import save_sharded, scalars_in  # a second to load
+
     step = int(progress["steps_done"])
     scratch = distributed.made_by_one(lambda: run.new_shared_state(step))
     save_sharded(scratch, tensors, shards, {**progress, "scalars": scalars_in(tensors)})
@@ -53,6 +54,8 @@ def load_state(
         return None
     try:
         if shared is not None:
+            from clmpt.compute.sharded_files import open_sharded
+
             tensors, progress = open_sharded(shared, shards)
         else:
             tensors, progress = open_tensors(run.state)
