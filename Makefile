@@ -31,7 +31,7 @@ serve: $(READY)
 	@$(BIN)/clmpt serve clmpt-world
 
 # SPARQL clients of JavaScript: a library and an editor, for the tests that use them.
-clients: $(READY)
+clients:
 	@mkdir -p .venv/node
 	@cd .venv/node && npm install --silent --no-audit --no-fund sparql-http-client@3 @triply/yasgui@4
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from dataclasses import replace
+from functools import cache
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -48,21 +49,34 @@ STEPS: dict[str, tuple[Reasoning, dict[str, Any]]] = {
 }
 
 
-def weights(kind: str, steps: int = 6) -> tuple[list[float], dict[str, np.ndarray[Any, Any]]]:
+Weights = tuple[list[float], dict[str, np.ndarray[Any, Any]]]
+
+
+@cache
+def asked() -> Any:
+    return queries(random_graph(False)).groups
+
+
+def weights(kind: str, steps: int = 4) -> Weights:
     model, chosen = STEPS[kind]
     made = fresh_reasoner(predictor().double(), model, seed=0).double()
-    trainer = Trainer(made, queries(random_graph(False)).groups, settings(**chosen))
+    trainer = Trainer(made, asked(), settings(**chosen))
     losses = [float(trainer.step()) for _ in range(steps)]
     with trainer.whole():
         return losses, {name: tensor.numpy().copy() for name, tensor in made.state_dict().items()}
 
 
+@cache
+def weights_of_one() -> dict[str, Weights]:
+    return {kind: weights(kind) for kind in STEPS}
+
+
 @pytest.mark.parametrize("number", [2, 3, 4])
 def test_any_number_of_processes_trains_the_same_weights(number: int) -> None:
+    one = weights_of_one()  # before the processes are forked, so that they find the queries
     found = in_processes(number, lambda: {kind: weights(kind) for kind in STEPS})
-    for kind in STEPS:
-        losses, tables = weights(kind)
-        for their_losses, theirs in (one[kind] for one in found):
+    for kind, (losses, tables) in one.items():
+        for their_losses, theirs in (process[kind] for process in found):
             assert their_losses == pytest.approx(losses, rel=1e-9), kind
             for name, table in tables.items():
                 close = {"rtol": 1e-6, "atol": 1e-8, "err_msg": f"{kind}, {name}"}
@@ -72,7 +86,7 @@ def test_any_number_of_processes_trains_the_same_weights(number: int) -> None:
 def test_divided_weights_are_a_part_of_all() -> None:
     def rows() -> list[int]:
         made = fresh_reasoner(predictor(), SMALL, seed=0)
-        trainer = Trainer(made, queries(random_graph(False)).groups, settings(divided="weights"))
+        trainer = Trainer(made, asked(), settings(divided="weights"))
         trainer.step()
         state = trainer.state()
         return [len(t) for name, t in sorted(state.items()) if name in trainer.shards]
@@ -87,14 +101,14 @@ def test_divided_weights_are_a_part_of_all() -> None:
 
 def _state() -> dict[str, torch.Tensor]:
     made = fresh_reasoner(predictor(), SMALL, seed=0)
-    trainer = Trainer(made, queries(random_graph(False)).groups, settings())
+    trainer = Trainer(made, asked(), settings())
     trainer.step()
     return trainer.state()
 
 
 def test_only_the_rows_of_a_step_are_touched() -> None:
     made = fresh_reasoner(predictor(), SMALL, seed=0)
-    group = queries(random_graph(False)).groups[0].take(slice(0, 2))
+    group = asked()[0].take(slice(0, 2))
     trainer = Trainer(made, [group], settings(entity_rows="step", negative_count=3))
     before = made.predictor.entities_ED.detach().clone()
     candidates = trainer.candidates([group])

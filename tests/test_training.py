@@ -88,7 +88,7 @@ def test_a_frozen_predictor_does_not_change_and_its_state_is_not_saved(tmp_path:
     assert torch.equal(model.predictor.entities_ED, predictor().entities_ED)
 
 
-LONG = {"batch": 32, "epochs": 40, "negative_count": 7, "validate_every": 40, "patience": 99}
+LONG = {"batch": 32, "epochs": 16, "negative_count": 7, "validate_every": 16, "patience": 99}
 LONG |= {"validation_queries": 5, "device": "cpu"}
 
 
