@@ -5,7 +5,8 @@
     python benchmarks/millions.py sampling GRAPH [--asked 1000]
 
 `steps` takes some steps on random facts about 10^4, 10^5, … entities, with all entities scored and
-with a sample of them: time a step, and memory. `planted` makes a graph with planted rules, imports
+with a sample of them, and steps of CLMPT, with a frozen table and with one of which a step updates
+its own rows: time a step, and memory. `planted` makes a graph with planted rules, imports
 it, fits a model and asks it with the commands that a user has, and says where held-out facts rank
 among all entities; what is finished is not repeated. `sampling` counts queries a minute.
 """
@@ -18,6 +19,8 @@ import resource
 import subprocess
 import sys
 import time
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -26,17 +29,21 @@ import torch
 from clmpt.evaluation.link_ranks import link_ranks
 from clmpt.graph.edges import build_index
 from clmpt.graph.knowledge_graph import KnowledgeGraph
+from clmpt.graph.names import NameTable
 from clmpt.graph.opening import open_graph
 from clmpt.graph.splits import train_split
+from clmpt.graph.vocabulary import Vocabulary
 from clmpt.logic.shapes import EPFO, NEGATION, shape
 from clmpt.predictors.complex import ComplEx
 from clmpt.predictors.predictor import read_pretraining
 from clmpt.predictors.predictor_folder import open_predictor
 from clmpt.queries.links import Links, answers_in
-from clmpt.queries.store import AnswerSets
+from clmpt.queries.store import AnswerSets, QueryGroup
+from clmpt.reasoners.model import Basis, GradientModel, build_model, read_reasoning
 from clmpt.sampling.sampler import Protocol, sample
-from clmpt.settings import Pretraining
+from clmpt.settings import Training, read_table
 from clmpt.training.pretrainer import Pretrainer
+from clmpt.training.trainer import Trainer
 from planted_graph import RELATIONS, RULES, Planted, best_possible, planted_graph, write_facts
 
 STEPS = 20
@@ -53,38 +60,74 @@ def links_among(entities: int, questions: int, relations: int, seed: int = 0) ->
     return Links(random.integers(entities, size=questions), directed, answers)
 
 
-def measure_steps(entities: int, settings: Pretraining) -> None:
+def pretrainer(entities: int, rank: int, candidates: int) -> Pretrainer:
+    given = {"rank": rank, "batch": 1024, "candidates": candidates, "device": "cpu"}
+    settings = read_pretraining({**given, "averaging": 0.0})
+    return Pretrainer(made_up(entities, rank), links_among(entities, 60_000, 20), settings)
+
+
+def made_up(entities: int, rank: int) -> ComplEx:
+    tables = ComplEx.initial(entities, 40, rank, 1e-3, torch.Generator().manual_seed(0))
+    return ComplEx(*tables, torch.arange(20, 40))
+
+
+def trainer(entities: int, rank: int, frozen: bool) -> Trainer:
+    """CLMPT on queries of two hops with random ids."""
+    random, queries = np.random.default_rng(0), 20_000
+    names = NameTable.of(str(number) for number in range(entities))
+    relations = Vocabulary("relation", NameTable.of(map(str, range(20))))
+    facts = random.integers((entities, 20, entities), size=(1000, 3)).astype(np.int32)
+    index = build_index(entities, 20, [facts])
+    graph = KnowledgeGraph(Vocabulary("entity", names), relations, index)
+    anchors, answers = random.integers(entities, size=(2, queries))
+    asked = QueryGroup(
+        *("2p", shape("2p"), anchors[:, None].astype(np.int32)),
+        random.integers(20, size=(queries, 2)).astype(np.int32),
+        AnswerSets(np.arange(queries + 1), answers),
+        AnswerSets(np.zeros(queries + 1, np.int64), answers[:0]),
+    )
+    table = {"heads": 4, "feed_forward": 512, "frozen": frozen}
+    model = build_model(Basis(graph, made_up(entities, rank)), read_reasoning(table), 0)
+    chosen = read_table(Training, {"batch": 512, "entity_rows": "step", "device": "cpu"})
+    assert isinstance(model, GradientModel)
+    return Trainer(model, [asked], chosen)
+
+
+def measure_steps(name: str, learner: Pretrainer | Trainer, entities: int, rank: int) -> None:
     """Prints the time of a step and the memory of the process, for one size."""
-    generator = torch.Generator().manual_seed(0)
-    tables = ComplEx.initial(entities, 40, settings.rank, 1e-3, generator)
-    predictor = ComplEx(*tables, torch.arange(20, 40))
-    learner = Pretrainer(predictor, links_among(entities, 60_000, 20), settings)
     learner.step()
     started = time.perf_counter()
     for _ in range(STEPS):
         learner.step()
     seconds = (time.perf_counter() - started) / STEPS
-    table = predictor.entities_ED.nbytes / 2**20
+    table = 8 * entities * rank / 2**20
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    print(f"{entities:>12,} {settings.candidates or 'all':>10} {1000 * seconds:9.1f} "
-          f"{table:11,.0f} {memory:11,.0f}", flush=True)  # fmt: skip
+    print(f"{name:<28} {entities:>12,} {1000 * seconds:9.1f} {table:10,.0f} {memory:10,.0f}",
+          flush=True)  # fmt: skip
 
 
 def steps(options: argparse.Namespace) -> None:
-    print(
-        f"{'entities':>12} {'candidates':>10} {'ms a step':>9} {'table, MB':>11} {'memory, MB':>11}"
-    )
-    for candidates, largest in ((0, 100_000), (1024, options.most)):
+    print(f"{'':<28} {'entities':>12} {'ms a step':>9} {'table, MB':>10} {'memory, MB':>10}")
+    for name, (largest, _) in STEPS_OF.items():
         size = 10_000
-        while size <= largest:
-            chosen = ["--entities", str(size), "--candidates", str(candidates)]
-            subprocess.run([sys.executable, __file__, "one", *chosen], check=True)
+        while size <= min(largest, options.most):
+            words = ["one", "--name", name, "--entities", str(size), "--rank", str(options.rank)]
+            subprocess.run([sys.executable, __file__, *words], check=True)
             size *= 10
 
 
 def one(options: argparse.Namespace) -> None:
-    given = {"rank": options.rank, "batch": 1024, "candidates": options.candidates}
-    measure_steps(options.entities, read_pretraining({**given, "averaging": 0.0, "device": "cpu"}))
+    learner = STEPS_OF[options.name][1](options.entities, options.rank)
+    measure_steps(options.name, learner, options.entities, options.rank)
+
+
+# What is measured, and up to how many entities: the full softmax by time, the last by memory.
+STEPS_OF: dict[str, tuple[int, Callable[[int, int], Pretrainer | Trainer]]] = {
+    "pretrain, all entities": (100_000, partial(pretrainer, candidates=0)),
+    "pretrain, K = 1,024": (10_000_000, partial(pretrainer, candidates=1024)),
+    "train, frozen table": (10_000_000, partial(trainer, frozen=True)),
+    "train, rows of a step": (1_000_000, partial(trainer, frozen=False)),
+}
 
 
 # --- planted rules, end to end --------------------------------------------------------------------
@@ -210,7 +253,7 @@ def main() -> None:
         kind.add_argument("--rank", type=int, default=64)
         kind.add_argument("--most", type=int, default=10_000_000)
         kind.add_argument("--entities", type=int, default=10_000)
-        kind.add_argument("--candidates", type=int, default=1024)
+        kind.add_argument("--name")
         kind.add_argument("--people", type=int, default=930_000)
         asked = 5000 if name == "sampling" else 1000
         kind.add_argument("--asked", type=int, default=asked)
