@@ -10,6 +10,7 @@ from clmpt.graph.builder import GraphBuilder
 from clmpt.graph.knowledge_graph import KnowledgeGraph
 from clmpt.logic.parser import parse
 from clmpt.predictors.calibration import Sharpening, calibrate, is_calibrated, log_likelihood
+from clmpt.predictors.complex import ComplEx
 from clmpt.predictors.distmult import DistMult
 from clmpt.predictors.predictor import EmbeddingPredictor, fresh_predictor
 from clmpt.queries.store import QueryGroup
@@ -23,6 +24,8 @@ from clmpt.reasoners.truth_values.truth_values import (
 from clmpt.reasoners.truth_values.value_engine import Effort
 from clmpt.settings import Pretraining
 from dense_rows import DenseRows, with_facts
+
+CALIBRATED = Sharpening("calibrated")
 
 
 def small_graph() -> KnowledgeGraph:
@@ -69,6 +72,31 @@ def test_rows_are_remembered_within_their_memory() -> None:
     forgetful = PredictedRows(predictor, graph.index, Sharpening("count"), 0.1, 0.1, 1)
     assert row(forgetful, 0, 0) == row(forgetful, 0, 0) == first
     assert forgetful.computed == 2
+
+
+def wheel(places: int, steps: int, held_out: int) -> tuple[KnowledgeGraph, ComplEx]:
+    """A graph in which relation r leads r places on, and a predictor that knows it: the score of
+    (h, r, t) is Σ cos(f · (h + r - t)) over some frequencies f, greatest where h + r = t."""
+    place, step = np.divmod(np.arange(places * steps), steps)
+    facts = np.stack([place, step, (place + step) % places], 1).astype(np.int32)
+    builder = GraphBuilder([f"p{n}" for n in range(places)], [f"plus{n}" for n in range(steps)])
+    order = np.random.default_rng(0).permutation(len(facts))
+    builder.add_ids("valid", facts[order[:held_out]])
+    builder.add_ids("train", facts[order[held_out:]])
+    frequency = torch.arange(1, places // 2, 5)
+    turn_PF = 2 * torch.pi / places * torch.arange(places)[:, None] * frequency
+    turned_PD = torch.cat([turn_PF.cos(), turn_PF.sin()], 1)
+    back_SD = torch.cat([turn_PF.cos(), -turn_PF.sin()], 1)[:steps]
+    rows = torch.arange(steps, 2 * steps)
+    return builder.build(), ComplEx(turned_PD, torch.cat([turned_PD[:steps], back_SD]), rows)
+
+
+def test_two_held_out_facts_among_many_are_enough_to_calibrate() -> None:
+    graph, predictor = wheel(places=400, steps=60, held_out=2)
+    calibrate(predictor, graph)
+    rows = PredictedRows(predictor, graph.view("train").index, CALIBRATED, 0.01, 0.01, 2**20)
+    for head, relation, tail in graph.view("valid").triples().tolist():
+        assert row(rows, head, relation)[tail] > 0.5  # of 48,000 questions 4 are held out
 
 
 def test_labels_that_only_half_of_the_truth_has() -> None:

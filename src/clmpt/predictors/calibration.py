@@ -31,6 +31,7 @@ from clmpt.queries.store import AnswerSets
 MOST = 0.9999  # of what is not a known fact
 _QUESTIONS, _LEAST_QUESTIONS = 6_000, 1_000
 _SCORES = 2 * 10**9  # of all questions: fewer are asked of many entities
+_LEAST_HIDDEN, _MORE_HIDDEN = 100, 1_000  # questions with a held-out answer; so many more if fewer
 _BEST, _RANDOM = 100, 50  # candidates of a question: the best ones, and some of all others
 _PRIOR = 0.01  # how strongly all are pulled towards softmax × known answers: matters without data
 _SHRINKAGE = 100.0  # how strongly relations are pulled towards each other
@@ -114,7 +115,7 @@ def _sample(predictor: EmbeddingPredictor, graph: KnowledgeGraph, seed: int) -> 
     left out."""
     train = train_split(graph)
     random = np.random.default_rng([seed, graph.index.triples])
-    links = _questions(graph, random)
+    links, stands_for = _questions(graph, random)
     entities, device = len(graph.entities), predictor.entities_ED.device
     known, hidden = (answers_in(graph.view(split).index, links) for split in (train, "valid"))
     parts: list[list[Tensor]] = []
@@ -141,6 +142,8 @@ def _sample(predictor: EmbeddingPredictor, graph: KnowledgeGraph, seed: int) -> 
         log_BC = torch.cat([best_BC, drawn_log], 1)
         others = max(entities - best_BC.shape[1], 0) / _RANDOM
         weight_BC = torch.cat([torch.ones_like(best_BC), new * others], 1)
+        plain_B = torch.from_numpy(hidden.counts[rows] == 0).to(device)
+        weight_BC *= torch.where(plain_B, stands_for, 1.0)[:, None]
         use = log_BC.isfinite() & (weight_BC > 0)
         known_B = torch.from_numpy(known.counts[rows]).to(device)
         parts.append(
@@ -158,13 +161,16 @@ def _sample(predictor: EmbeddingPredictor, graph: KnowledgeGraph, seed: int) -> 
     return _Sample(row_X, log_X.double(), known_X.double(), true_X.double(), weight_X.double())
 
 
-def _questions(graph: KnowledgeGraph, random: np.random.Generator) -> Links:
+def _questions(graph: KnowledgeGraph, random: np.random.Generator) -> tuple[Links, float]:
     """Questions like those of a query, half of them with an answer, half perhaps without one.
 
     The first half are drawn from those that facts of 'train' or 'valid' answer. The others ask the
     same relations of entities of the same kind: such as have another relation in common with the
     entity that was drawn. Without them every question would have an answer, and a probability
     would be too high wherever nothing is known.
+
+    In a graph of millions of facts next to none of these has a held-out answer. Then more that do
+    are drawn, and the number returned is how many questions each of the others stands for.
     """
     index = graph.view(train_split(graph), "valid").index
     key_K = np.asarray(index.keys_K1[:-1])
@@ -178,9 +184,22 @@ def _questions(graph: KnowledgeGraph, random: np.random.Generator) -> Links:
     first, last = (np.searchsorted(directed_K, shared, side) for side in ("left", "right"))
     entity = np.concatenate([entity_K[drawn], entity_K[random.integers(first, last)]])
     directed = np.concatenate([directed_K[drawn], directed_K[drawn]])
-    code = np.unique(directed * np.int64(index.entities) + entity)
+    code = directed * np.int64(index.entities) + entity
+    stands_for, hidden = 1.0, _with_hidden_answers(graph)
+    often = len(drawn) / len(known_K)  # how often a question is drawn
+    if often < 1 and 0 < len(hidden) * often < _LEAST_HIDDEN:
+        more = random.choice(hidden, min(_MORE_HIDDEN, len(hidden)), replace=False)
+        code, stands_for = np.concatenate([code, more]), 1 + len(more) / len(hidden) / often
+    code = np.unique(code)
     none = AnswerSets(np.zeros(len(code) + 1, np.int64), np.empty(0, np.int64))
-    return Links(code % index.entities, code // index.entities, none)
+    return Links(code % index.entities, code // index.entities, none), stands_for
+
+
+def _with_hidden_answers(graph: KnowledgeGraph) -> Ints:
+    """The questions that facts of 'valid' answer, each as one number."""
+    index = graph.view("valid").index
+    key_K = np.asarray(index.keys_K1[:-1])
+    return key_K[asked(graph)[key_K // max(index.entities, 1)]]
 
 
 def _places(sets: AnswerSets, rows: Ints, device: torch.device) -> tuple[Tensor, Tensor]:
