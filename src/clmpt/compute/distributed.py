@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+_SENT_TOGETHER = 2**21  # numbers of one message, so that small tensors are not one each
+
 
 class _Traffic:
     """Bytes that this process has given to others, for measurements."""
@@ -182,13 +184,31 @@ def sum_gradients(parameters: Iterable[Tensor], by_rows: Tensor | None = None) -
     sparse, with rows that may differ."""
     if not _several():
         return
+    waiting: list[Tensor] = []
     for parameter in parameters:
         if parameter is by_rows:
             parameter.grad = _sum_of_rows(parameter)
             continue
         if parameter.grad is None:
             parameter.grad = torch.zeros_like(parameter)
-        add_up(parameter.grad)
+        if parameter.numel() >= _SENT_TOGETHER:
+            add_up(parameter.grad)
+            continue
+        waiting.append(parameter.grad)
+        if sum(gradient.numel() for gradient in waiting) >= _SENT_TOGETHER:
+            _add_up_together(waiting)
+            waiting = []
+    _add_up_together(waiting)
+
+
+def _add_up_together(values: list[Tensor]) -> None:
+    """`add_up` of many small tensors in one message."""
+    if values:
+        together = torch.cat([value.reshape(-1) for value in values])
+        add_up(together)
+        parts = torch.split(together, [value.numel() for value in values])
+        for value, part in zip(values, parts, strict=True):
+            value.copy_(part.view_as(value))
 
 
 def _sum_of_rows(table: Tensor) -> Tensor:
