@@ -7,15 +7,17 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
 import clmpt
 from clmpt.cli.main import main
-from clmpt.experiments.costs import idle_peak
+from clmpt.experiments.costs import idle_peak, pretraining_work
 from clmpt.experiments.fit_settings import fit_settings
 from clmpt.experiments.fitting import divide, estimate, fit_stages
 from clmpt.experiments.recipes import Fitting
+from clmpt.graph.builder import GraphBuilder
 from small_fit import STAGES, TABLES
 from toy import random_graph
 
@@ -91,6 +93,23 @@ def test_an_estimate_grows_with_the_work() -> None:
     small, large = (fit_settings(graph, {"pretraining": {"rank": rank}}) for rank in (8, 800))
     assert estimate(graph, small).bytes < estimate(graph, large).bytes
     assert estimate(graph, small).seconds < estimate(graph, large).seconds
+
+
+def test_a_large_graph_is_fitted_in_steps_that_do_not_grow_with_it() -> None:
+    entities, facts = 400_000, 1_500_000
+    builder = GraphBuilder(map("e{}".format, range(entities)), map("r{}".format, range(200)))
+    rows = np.random.default_rng(0).integers((entities, 200, entities), size=(facts, 3))
+    builder.add_ids("train", rows.astype(np.int32))
+    graph = builder.build()
+    chosen = fit_settings(graph)
+    assert chosen.pretraining.candidates == 1024
+    assert chosen.training.entity_rows == "step"
+    whole = fit_settings(graph, {"pretraining": {"candidates": 0}, "training": {}})
+    assert whole.pretraining.candidates == 0  # what is asked for is done
+    sampled, full = (pretraining_work(graph, one.pretraining) for one in (chosen, whole))
+    # The full softmax takes 6 × 2 × 1.5 million × 400,000 × 128 operations an epoch: 9 × 10¹⁴.
+    assert full.products == pytest.approx(9e14, rel=0.1)
+    assert sampled.products / chosen.pretraining.epochs < 0.01 * full.products
 
 
 def test_measuring_the_processor_does_not_change_the_number_of_threads() -> None:

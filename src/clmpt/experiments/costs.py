@@ -100,7 +100,8 @@ def training_work(
     candidates = entities if settings.negatives == "all" else settings.negative_count
     table = 4 * entities * width
     products = 3 * steps * settings.batch * (expected.products + 2 * candidates * width)
-    moved = steps * (12 * table if kind.trains_entities(reasoning.settings) else 0)
+    is_whole = kind.trains_entities(reasoning.settings) and settings.entity_rows == "all"
+    moved = steps * (12 * table if is_whole else 0)
     if settings.negatives == "query":
         moved += 12 * steps * settings.batch * candidates * width
     memory = _START + 6 * table + 6 * settings.batch * expected.bytes

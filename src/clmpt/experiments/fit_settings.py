@@ -94,6 +94,7 @@ _BY_SIZE: tuple[tuple[float, dict[str, Any]], ...] = (
                 "steps": 500,
                 "validate_every": 500,
                 "validation_queries": 8,
+                "entity_rows": "step",
             },
         },
     ),

@@ -27,7 +27,7 @@ from clmpt.predictors.predictor_folder import (
     open_predictor,
     predictor_is_whole,
 )
-from clmpt.progress import Progress, ReportProgress, part_of
+from clmpt.progress import Progress, ReportProgress, as_one_stage, part_of
 from clmpt.queries.store import QuerySet
 from clmpt.reasoners.reasoner_folder import StoredWeights, reasoner_is_whole
 from clmpt.settings import Pretraining, Reasoning, Training
@@ -109,7 +109,9 @@ def reasoner_stage(
         given = open_predictor(predictor, trust=[before.model]).predictor if predictor else None
         held_out = QuerySet.open(valid) if valid else None
         steps = train(
-            *(graph, given, asked, reasoning, settings, path, source, held_out), start=start()
+            *(graph, given, asked, reasoning, settings, path, source, held_out),
+            start=start(),
+            calibrating=as_one_stage(progress, name),
         )
         follow_steps(name, steps, progress)
 

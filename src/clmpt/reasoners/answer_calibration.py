@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from clmpt.predictors.calibration import log_likelihood
+from clmpt.progress import Progress, ReportProgress, silent
 from clmpt.queries.store import QueryGroup
 from clmpt.reasoners.question_kinds import KINDS, kind_of
 from clmpt.reasoners.reasoner import Reasoner
@@ -65,11 +66,18 @@ def strengths(reasoner: Reasoner, scores_QE: Tensor) -> Tensor:
 
 
 def calibrate_answers(
-    reasoner: Reasoner, queries: Sequence[QueryGroup], share: float
+    reasoner: Reasoner,
+    queries: Sequence[QueryGroup],
+    share: float,
+    progress: ReportProgress = silent,
 ) -> AnswerCalibration:
     """Fitted to queries of the split 'valid' that have hard answers; its facts are `share` of all
     hidden ones."""
-    parts = [_candidates(reasoner, group) for group in queries]
+    parts, done = [], 0
+    for group in queries:
+        parts.append(_candidates(reasoner, group))
+        done += len(group)
+        progress(Progress(group.name, done, sum(map(len, queries))))
     kind_X, strength_X, true_X = (torch.cat(column) for column in zip(*parts, strict=True))
     return _fitted(kind_X, strength_X.double(), true_X, share)
 

@@ -28,6 +28,7 @@ from clmpt.predictors.calibration import calibrate, hidden_share, is_calibrated
 from clmpt.predictors.carrying_over import carry_over
 from clmpt.predictors.predictor import EmbeddingPredictor, fresh_predictor
 from clmpt.predictors.predictor_folder import StoredPredictor, open_predictor, replace_predictor
+from clmpt.progress import Progress, ReportProgress, silent
 from clmpt.queries.links import links_of
 from clmpt.queries.store import QueryGroup, QuerySet
 from clmpt.reasoners.answer_calibration import AnswerCalibration, calibrate_answers
@@ -132,12 +133,14 @@ def train(
     valid: QuerySet | None = None,
     save_seconds: float = SAVE_SECONDS,
     start: StoredWeights | None = None,
+    calibrating: ReportProgress = silent,
 ) -> Generator[TrainingStep, None, None]:
     """Trains a reasoner in the folder `out`, or resumes the run interrupted there.
 
     The predictor is taken over: trainable embeddings change in place. Keeps the best weights on
     `valid`, by default queries of the same shapes sampled from the split 'valid'; without it, the
-    last weights. With `start` it has a trained model's weights at first. See also `pretrain`.
+    last weights. With `start` it has a trained model's weights at first. After the last step the
+    answers are calibrated, which `calibrating` follows. See also `pretrain`.
     """
     out, device = Path(out), find_device(settings.device)
     for group in (*queries.groups, *(valid.groups if valid else ())):
@@ -162,7 +165,7 @@ def train(
 
     check = partial(_validated, learner, model, asked) if asked else None
     yield from follow(run, learner, _course(learner, settings, check, keep, device, save_seconds))
-    distributed.by_one(_calibrate_answers)(out, graph, asked, reasoning, device)
+    distributed.by_one(_calibrate_answers)(out, graph, asked, reasoning, device, calibrating)
     distributed.wait_for_all()
 
 
@@ -181,11 +184,12 @@ def _calibrate_answers(
     asked: Sequence[QueryGroup],
     reasoning: Reasoning,
     device: torch.device,
+    progress: ReportProgress,
 ) -> None:
     """Calibrates the answers of the best weights, once."""
     if asked and not has_calibrations(out):
         best = open_reasoner(out, graph, device, [reasoning.reasoner]).model
-        save_calibrations(out, _calibrations(best, asked, hidden_share(graph)))
+        save_calibrations(out, _calibrations(best, asked, hidden_share(graph), progress))
 
 
 def _basis(
@@ -200,11 +204,20 @@ def _basis(
 
 
 def _calibrations(
-    model: ReasonerModel, asked: Sequence[QueryGroup], share: float
+    model: ReasonerModel, asked: Sequence[QueryGroup], share: float, progress: ReportProgress
 ) -> dict[str, AnswerCalibration]:
     """The calibration of a model's answers and of those of its parts, by name."""
     own = {REASONERS.name_of(type(model)): model.reasoner(), **model.parts()}
-    return {name: calibrate_answers(part, asked, share) for name, part in own.items()}
+    queries = sum(map(len, asked))
+
+    def followed(number: int, name: str) -> ReportProgress:
+        stage, before = f"probabilities of {name}", number * queries
+        return lambda now: progress(Progress(stage, before + now.done, len(own) * queries))
+
+    return {
+        name: calibrate_answers(part, asked, share, followed(number, name))
+        for number, (name, part) in enumerate(own.items())
+    }
 
 
 def _course(
