@@ -26,11 +26,12 @@ from torch.profiler import ProfilerActivity, profile
 
 from clmpt.compute import distributed
 from clmpt.compute.devices import forget_peak_memory, peak_memory
-from clmpt.compute.joining import is_launched, joined_processes
+from clmpt.compute.joining import joined_processes
 from clmpt.graph.builder import GraphBuilder
 from clmpt.graph.knowledge_graph import KnowledgeGraph
 from clmpt.graph.opening import open_graph
 from clmpt.logic.shapes import shape
+from clmpt.predictors.complex import ComplEx
 from clmpt.predictors.predictor import fresh_predictor, read_pretraining
 from clmpt.queries.links import links_of
 from clmpt.reasoners.model import Basis, build_model, read_reasoning
@@ -62,13 +63,9 @@ def learners(graph: KnowledgeGraph, rank: int) -> Iterator[tuple[str, Learner]]:
         settings = read_pretraining({**same, **chosen})
         predictor = fresh_predictor(graph, settings)
         yield name, Pretrainer(predictor, links_of(graph, "train"), settings)
-    alone = GraphBuilder(["a"], ["r"]).build()
-    whole = fresh_predictor(alone, read_pretraining({**same, "rank": rank}))
-    kind, entities, relations = type(whole), len(graph.entities), len(graph.relations)
-    random = torch.Generator().manual_seed(0)
-    whole = kind(
-        *kind.initial(entities, relations, rank, 0.1, random), torch.full((relations,), -1)
-    )
+    entities, relations = len(graph.entities), len(graph.relations)
+    tables = ComplEx.initial(entities, relations, rank, 0.1, torch.Generator().manual_seed(0))
+    whole = ComplEx(*tables, torch.full((relations,), -1))
     protocol = Protocol(("train",), ("train",))
     asked = [sample(shape(name), graph, protocol, 2000, 0) for name in ("2p", "2i", "pin")]
     for name, chosen in TRAINING.items():
@@ -171,18 +168,15 @@ def main() -> None:
         else:
             kind.add_argument("--entities", type=int, default=1_000_000)
     options = parser.parse_args()
-    if is_launched():
+    if "RANK" in os.environ:  # torchrun has started this process
         torch.set_num_threads(1)
         with joined_processes():
             options.run(options)
         return
     if options.run is speed:
-        print(
-            f"{'':37} {'':9} {'measured':^36}  {'by the model':^36}\n"
-            f"{'':37} {'processes':>9}"
-            + 2
-            * f" {'ms a step':>9} {'MB sent each':>12} {'communication':>13} "
-        )
+        columns = f" {'ms a step':>9} {'MB sent each':>12} {'communication':>13} "
+        print(f"{'':47} {'measured':^36}  {'by the model':^36}")
+        print(f"{'':37} {'processes':>9}{columns}{columns}")
     else:
         print(f"{'processes':>9} {'rows of each, MB':>17} {'peak of each above start, MB':>29}")
     sys.stdout.flush()

@@ -184,7 +184,7 @@ def _command(folder: Path, name: str, arguments: list[str]) -> None:
             )
             while process.poll() is None:
                 most = max(most, resident(process.pid))
-                time.sleep(0.2)
+                time.sleep(0.5)
         if process.returncode:
             raise SystemExit(f"clmpt {arguments[0]} failed: see {output.name}")
         notes.write_text(
@@ -233,13 +233,14 @@ def sampling(options: argparse.Namespace) -> None:
 
 
 def resident(process: int) -> int:
-    """Resident bytes of a process and its children; shared pages count for each."""
+    """Resident bytes of a process and its children; pages that they share count once."""
     try:
-        pages = int(Path(f"/proc/{process}/statm").read_text().split()[1])
+        sums = Path(f"/proc/{process}/smaps_rollup").read_text()
         children = Path(f"/proc/{process}/task/{process}/children").read_text().split()
     except OSError:
         return 0
-    return pages * resource.getpagesize() + sum(resident(int(child)) for child in children)
+    own = next(int(line.split()[1]) for line in sums.splitlines() if line.startswith("Pss:"))
+    return 1024 * own + sum(resident(int(child)) for child in children)
 
 
 def main() -> None:
