@@ -42,6 +42,7 @@ KINDS = {
     "tables": {"divided": "tables"},
     "sampled tables": {"divided": "tables", "candidates": 6},
     "negatives": {"model": "rotate", "learning_rate": 0.01},
+    "negatives, tables": {"model": "rotate", "learning_rate": 0.01, "divided": "tables"},
 }
 SHARDS_OF_30 = {1: [30], 2: [15, 15], 3: [10, 10, 10], 4: [8, 8, 8, 6]}
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import pytest
 import torch
@@ -257,3 +258,17 @@ def test_an_exact_match_stays_exact_among_many(model: str) -> None:
         predictor.entities_ED[100:150] = projected
         found = predictor.score_tails(head, relation)[:, 100:150].diagonal()
         torch.testing.assert_close(found, predictor.score(head, relation, head + 100))
+
+
+@pytest.mark.parametrize(
+    ("chosen", "said"),
+    [
+        ({"group": 5}, "Set 'candidates' too"),
+        ({"model": "transe", "candidates": 5}, "always draws its negatives"),
+        ({"candidates": 5, "relation_weight": 1.0}, "cannot be combined"),
+        ({"divided": "tables", "relation_weight": 1.0}, "needs all of them"),
+    ],
+)
+def test_settings_that_would_not_be_used_are_refused(chosen: dict[str, Any], said: str) -> None:
+    with pytest.raises(SettingError, match=said):
+        read_pretraining(chosen)

@@ -338,6 +338,8 @@ def read_pretraining(given: Mapping[str, Any]) -> Pretraining:
 
 
 def _check_candidates(kind: type[EmbeddingPredictor], settings: Pretraining) -> None:
+    if settings.group and not settings.candidates:
+        raise SettingError("'group' says which questions share candidates. Set 'candidates' too.")
     if not settings.candidates:
         return
     if not issubclass(kind, BilinearPredictor):
