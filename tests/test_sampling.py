@@ -8,8 +8,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from clmpt.errors import SamplingError
+from clmpt.graph.builder import GraphBuilder
 from clmpt.graph.knowledge_graph import KnowledgeGraph
 from clmpt.logic.formula import Id, Query, Variable, conjunction
+from clmpt.logic.parser import parse_formula
 from clmpt.logic.shapes import EPFO, NEGATION, SHAPES, shape
 from clmpt.queries.store import QueryGroup
 from clmpt.queries.templates import instantiate
@@ -220,3 +222,40 @@ def test_a_limit_of_bindings_leaves_out_broad_queries() -> None:
         view = graph.view("train")
         answers = solve_many(shape(name), view, found.entities, found.relations)
         assert found.easy.entities.tolist() == answers.entities.tolist()
+
+
+@settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow])
+@given(graphs(splits=("train", "test")), st.sampled_from([*NEGATION]), st.integers(1, 6))
+def test_a_limit_of_bindings_makes_no_easy_answer_hard(
+    graph: KnowledgeGraph, name: str, most: int
+) -> None:
+    """A negation can have more rows on the smaller graph, so that only there it is too broad."""
+    limited = Protocol(("train",), ("train", "test"), max_bindings=most)
+    found = sample(shape(name), graph, limited, 10, seed=0)
+    easy = solve_many(shape(name), graph.view("train"), found.entities, found.relations)
+    for hard, known in zip(found.hard, easy, strict=True):
+        assert not set(hard.tolist()) & set(known.tolist())
+
+
+def test_a_query_that_is_too_broad_without_the_hidden_facts_is_left_out() -> None:
+    builder = GraphBuilder()
+    for hub in range(3):  # s leads to three hubs, these to ten places each
+        builder.add("train", "s", "leads", f"hub{hub}")
+        for place in range(10):
+            builder.add("train", f"hub{hub}", "has", f"place{hub}{place}")
+    builder.add("train", "t", "closes", "place00")
+    builder.add("test", "t", "closes", "hub0")  # hidden: two of the hubs are closed
+    builder.add("test", "t", "closes", "hub1")
+    builder.add("test", "hub2", "has", "new place")
+    graph = builder.build()
+    template = parse_formula("?y : $a($s, ?x) & !$b($t, ?x) & $c(?x, ?y)")
+    for most, expected in ((0, {"new place"}), (12, set())):
+        protocol = Protocol(("train",), ("train", "test"), max_bindings=most)
+        found = sample(template, graph, protocol, 50, seed=0)
+        rows = [
+            n
+            for n in range(len(found))
+            if "s" in graph.labels(found.entities[n]) and "new place" in graph.labels(found.hard[n])
+        ]
+        hard = {label for n in rows for label in graph.labels(found.hard[n])}
+        assert hard == expected

@@ -30,7 +30,7 @@ from clmpt.logic.shapes import name_of
 from clmpt.progress import Progress, ReportProgress, silent
 from clmpt.queries.store import AnswerSets, QueryGroup, difference
 from clmpt.sampling.walks import Grounder, Grounding
-from clmpt.symbolic.solver import solve_many
+from clmpt.symbolic.solver import solve_within
 
 CHUNK = 4096
 MOST_HARD = 100  # answers that BetaE allows a validation or test query
@@ -203,11 +203,12 @@ def _judge(
     exhausted: bool,
 ) -> _Accepted:
     most = protocol.max_bindings
-    answers = solve_many(template, full, candidates.entities, candidates.relations, most)
+    columns = candidates.entities, candidates.relations
+    answers, broad = solve_within(template, full, *columns, most)
     if protocol.has_hard:
-        easy = solve_many(template, observed, candidates.entities, candidates.relations, most)
+        easy, also_broad = solve_within(template, observed, *columns, most)
         hard = difference(answers, easy, len(full.entities))
-        good = hard.counts > 0
+        good = (hard.counts > 0) & ~(broad | also_broad)  # a negation has fewer rows in `full`
         limited = hard.counts
     else:
         easy, hard = answers, _no_answers(len(candidates))
@@ -218,7 +219,7 @@ def _judge(
     rows = np.flatnonzero(good)
     for looser in _without_a_negation(template):
         some = candidates.take(rows)
-        more = solve_many(looser, full, *_columns_for(looser, template, some), most)
+        more, _ = solve_within(looser, full, *_columns_for(looser, template, some), most)
         rows = rows[more.counts > answers.counts[rows]]
     return _Accepted(candidates.take(rows), easy.take(rows), hard.take(rows), exhausted)
 

@@ -12,7 +12,7 @@ from itertools import chain
 import numpy as np
 
 from clmpt.errors import UnsupportedQuery
-from clmpt.graph.edges import AnyInts, Ints
+from clmpt.graph.edges import AnyInts, Bools, Ints
 from clmpt.graph.knowledge_graph import KnowledgeGraph
 from clmpt.graph.vocabulary import Vocabulary
 from clmpt.logic.formula import Placeholder, Query, Symbol, Variable, placeholders
@@ -107,7 +107,7 @@ def solve_all(queries: Sequence[Query], graph: KnowledgeGraph) -> list[frozenset
     for numbers in groups.values():
         parts = [compiled(queries[number]) for number in numbers]
         batches = [_batch(column, graph) for column in zip(*parts, strict=True)]
-        found = _solve_parts(parts[0], batches, graph)
+        found, _ = _solve_parts(parts[0], batches, graph)
         for number, entities in zip(numbers, found, strict=True):
             answers[number] = frozenset(entities.tolist())
     return answers
@@ -125,14 +125,24 @@ def solve_many(
     graph: KnowledgeGraph,
     entities: AnyInts,
     relations: AnyInts,
-    most_bindings: int = 0,
 ) -> AnswerSets:
     """The answers to a template for many values of its placeholders, one row per query.
 
     Columns follow `placeholders(template)`. The relation id r + R, R being the number of relations,
-    stands for the inverse of the relation r. A query that takes more than `most_bindings` rows of a
-    table on the way is given up and gets no answers; 0: none is.
+    stands for the inverse of the relation r.
     """
+    return solve_within(template, graph, entities, relations, 0)[0]
+
+
+def solve_within(
+    template: Query,
+    graph: KnowledgeGraph,
+    entities: AnyInts,
+    relations: AnyInts,
+    most_bindings: int,
+) -> tuple[AnswerSets, Bools]:
+    """As `solve_many`, and which queries were given up: those that would take more than
+    `most_bindings` rows of a table on the way. They have no answers; with 0 none is given up."""
     batches = template_batches(template, graph, entities, relations)
     return _solve_parts(compiled(template), batches, graph, most_bindings)
 
@@ -168,23 +178,24 @@ def _solve_parts(
     batches: list[SlotValues],
     graph: KnowledgeGraph,
     most_bindings: int = 0,
-) -> AnswerSets:
+) -> tuple[AnswerSets, Bools]:
     engine, queries = Engine(graph.index, most_rows=most_bindings), len(batches[0])
     chunks: list[AnswerSets] = []
+    given_up = [np.empty(0, np.bool_)]
     for first in range(0, queries, QUERIES_AT_ONCE):
         rows = slice(first, first + QUERIES_AT_ONCE)
         some = [SlotValues(b.entities_BS[rows], b.relations_BR[rows]) for b in batches]
         found = [
             engine.run_within(part.plan, batch) for part, batch in zip(parts, some, strict=True)
         ]
-        given_up_B = np.logical_or.reduce([given_up for _, given_up in found])
+        given_up_B = np.logical_or.reduce([broad_B for _, broad_B in found])
+        given_up.append(given_up_B)
         tables = [table for table, _ in found]
         if given_up_B.any():
             tables = [table.take(~given_up_B[table.query_N]) for table in tables]
         chunks.append(_union(parts, tables, len(some[0]), graph))
-    if len(chunks) == 1:
-        return chunks[0]
-    return AnswerSets.joined(chunks)
+    answers = chunks[0] if len(chunks) == 1 else AnswerSets.joined(chunks)
+    return answers, np.concatenate(given_up)
 
 
 def _union(
