@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from safetensors import SafetensorError
 from torch import Tensor
+from torch.distributed.checkpoint.api import CheckpointException
 from torch.distributed.checkpoint.state_dict_loader import load
 from torch.distributed.checkpoint.state_dict_saver import save
 from torch.distributed.tensor import DTensor, Shard
@@ -52,6 +53,8 @@ def save_sharded(
         own = {files[at].name: checksum_of(files[at]) for at in distributed.own_turns(len(files))}
     except OSError as error:
         raise cannot_write(folder, error) from None
+    except CheckpointException as failed:  # no Exception: it would pass all others
+        raise _first_failure(failed, folder) from None
     sums = {name: found for part in distributed.from_all(own) for name, found in part.items()}
 
     def complete() -> None:
@@ -84,17 +87,31 @@ def open_sharded(
     except (DataError, OSError, SafetensorError, ValueError, KeyError, TypeError, RecursionError):
         damaged = True
     if distributed.any_of(damaged):
-        raise DataError(f"'{folder}' is damaged. Remove it to start the run again.")
+        raise _damaged(folder)
     plain = {
         name: torch.empty(_own(size, shards.get(name)), dtype=dtype)
         for name, (size, dtype) in sizes.items()
     }
     state = {name: _wrapped(tensor, shards.get(name)) for name, tensor in plain.items()}
-    with distributed.quiet_checkpoints():
-        load(state, storage_reader=reader, no_dist=distributed.processes() == 1)
+    try:
+        with distributed.quiet_checkpoints():
+            load(state, storage_reader=reader, no_dist=distributed.processes() == 1)
+    except CheckpointException:
+        raise _damaged(folder) from None
     scalars = set(progress.get("scalars", ()))
     found = {name: one.reshape(()) if name in scalars else one for name, one in plain.items()}
     return found, progress
+
+
+def _damaged(folder: Path) -> DataError:
+    return DataError(f"'{folder}' is damaged. Remove it to start the run again.")
+
+
+def _first_failure(failed: CheckpointException, folder: Path) -> Exception:
+    """What went wrong in the first process in which something did."""
+    error, _ = next(iter(failed.failures.values()))
+    found = cannot_write(folder, error) if isinstance(error, OSError) else None
+    return found or DataError(f"'{folder}' cannot be written: {error}")
 
 
 def scalars_in(tensors: Mapping[str, Tensor]) -> list[str]:

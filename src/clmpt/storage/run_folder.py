@@ -131,12 +131,12 @@ class RunFolder:
         before = self.shared_state
         os.rename(scratch, self.path / f"{_SHARED_STATE}-{step:012}")
         if before is not None:
-            shutil.rmtree(before)
+            _remove_whole(before)
         remove_listed(self.state)
 
     def forget_shared_state(self) -> None:
         for folder in self.path.glob(f"{_SHARED_STATE}-*"):
-            shutil.rmtree(folder)
+            _remove_whole(folder)
 
     def finish(self, summary: Mapping[str, Any]) -> None:
         """Marks the run as finished and removes what was needed to resume it."""
@@ -291,3 +291,11 @@ def _differences(old: Mapping[str, Any], new: Mapping[str, Any], prefix: str = "
         elif before != now:
             parts.append(f"{prefix}{key}: {before} there, {now} here")
     return "; ".join(parts)
+
+
+def _remove_whole(folder: Path) -> None:
+    """Removes a state so that a kill leaves all of it or nothing that could be taken for it."""
+    doomed = folder.with_name(f".{folder.name}.unfinished")
+    shutil.rmtree(doomed, ignore_errors=True)
+    os.rename(folder, doomed)
+    shutil.rmtree(doomed)

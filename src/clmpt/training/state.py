@@ -7,6 +7,7 @@ folder, which any number of processes can open.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from torch import Tensor
@@ -50,9 +51,11 @@ def load_state(
     removed, since they will be logged again."""
     shared = run.shared_state
     if shared is None and not run.state.exists():
-        run.cut_log(0)
+        _cut_log(run, 0)
         return None
     try:
+        if shared is not None and run.state.exists() and _is_newer(run.state, shared):
+            shared = None
         if shared is not None:
             from clmpt.compute.sharded_files import open_sharded
 
@@ -66,5 +69,16 @@ def load_state(
     except (DataError, KeyError, TypeError, ValueError):
         named = shared or run.state
         raise DataError(f"'{named}' is damaged. Remove it to start the run again.") from None
-    run.cut_log(length)
+    _cut_log(run, length)
     return tensors, progress
+
+
+def _is_newer(state: Path, shared: Path) -> bool:
+    """Whether a single process's state has more steps: a kill can leave both."""
+    _, progress = open_tensors(state)
+    return int(progress["steps_done"]) > int(shared.name.rpartition("-")[2])
+
+
+def _cut_log(run: RunFolder, length: int) -> None:
+    distributed.by_one(run.cut_log)(length)
+    distributed.wait_for_all()  # nothing is logged before
