@@ -15,13 +15,14 @@ from clmpt.compute.joining import joined_processes
 from service_process import free_port
 
 
-def in_processes(number: int, work: Callable[[], Any]) -> list[Any]:
-    """What the work returns in each of the processes, in their order."""
+def in_processes(number: int, work: Callable[[], Any], failing: bool = False) -> list[Any]:
+    """What the work returns in each of the processes, in their order; or if all of them should
+    fail, how they do."""
     fork = multiprocessing.get_context("fork")
     results: Queue[Any] = fork.Queue()
     port = free_port()
     workers = [
-        fork.Process(target=_work, args=(rank, number, port, work, results))
+        fork.Process(target=_work, args=(rank, number, port, work, results), daemon=True)
         for rank in range(number)
     ]
     for worker in workers:
@@ -30,8 +31,8 @@ def in_processes(number: int, work: Callable[[], Any]) -> list[Any]:
     for worker in workers:
         worker.join(30)
     for rank, (result, trouble) in found.items():
-        assert trouble is None, f"process {rank}:\n{trouble}"
-        found[rank] = result
+        assert (trouble is not None) == failing, f"process {rank}:\n{trouble}"
+        found[rank] = trouble if failing else result
     return [found[rank] for rank in range(number)]
 
 

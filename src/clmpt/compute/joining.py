@@ -18,8 +18,10 @@ from clmpt.errors import PeerFailed, SettingError
 
 _PROCESSES, _ON_MACHINE = "WORLD_SIZE", "LOCAL_RANK"  # as torchrun sets them
 _CONNECTION = ("gloo", "NCCL", "onnection", "peer")
+_TROUBLE = "clmpt/trouble/{}"  # in the store: why a process ends
 _PAUSE = 0.02  # seconds between looks into the store
-_PATIENCE = timedelta(minutes=30)  # for the slowest of them, such as one that saves a large table
+_PATIENCE = timedelta(minutes=30)  # for the last of them to start
+_LONGEST_WAIT = timedelta(hours=12)  # for work of one of them; a death is noticed at once
 
 
 def is_launched() -> bool:
@@ -38,7 +40,7 @@ def joined_processes() -> Iterator[None]:
         store, rank, size = next(rendezvous("env://", timeout=_PATIENCE))
         store = PrefixStore(_round(store, rank, size), store)
         torch_distributed.init_process_group(
-            backend, store=store, rank=rank, world_size=size, timeout=_PATIENCE
+            backend, store=store, rank=rank, world_size=size, timeout=_LONGEST_WAIT
         )
     except (RuntimeError, ValueError) as error:
         why = str(error).splitlines()[0]
@@ -49,14 +51,29 @@ def joined_processes() -> Iterator[None]:
     try:
         yield
         distributed.wait_for_all()  # so that none is gone while another still listens to it
-    except RuntimeError as error:  # of the connection; each backend has its own words
-        if not any(word in str(error) for word in _CONNECTION):
+    except PeerFailed:
+        raise
+    except Exception as error:
+        # Each backend has its own words for a connection that is gone.
+        if not isinstance(error, RuntimeError) or not any(w in str(error) for w in _CONNECTION):
+            store.set(_TROUBLE.format(rank), f"process {rank + 1} of {size}: {error}")
             raise
+        why = _trouble_of_others(store, size)
         raise PeerFailed(
-            "Another process of this run has ended. Run the same command again to resume."
+            f"Another process of this run has ended{why}. Run the same command again to resume."
         ) from None
     finally:
         torch_distributed.destroy_process_group()
+
+
+def _trouble_of_others(store: Store, size: int) -> str:
+    """What one of them said before it ended; one that was killed said nothing."""
+    keys = map(_TROUBLE.format, range(size))
+    try:
+        said = [bytes(store.get(key)).decode() for key in keys if store.check([key])]
+    except RuntimeError:  # the store was in the process that is gone
+        return ""
+    return f" ({said[0].rstrip('.')})" if said else ""
 
 
 def _round(store: Store, rank: int, size: int) -> str:

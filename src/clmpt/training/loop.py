@@ -124,7 +124,9 @@ def follow(run: RunFolder, learner: Learner, course: Course) -> Generator[Traini
             if distributed.any_of(stop_requested() or loop.is_save_due):
                 loop.save()
                 if distributed.any_of(stop_requested()):
-                    return
+                    if stop_requested():
+                        return  # the signal is raised now
+                    raise KeyboardInterrupt  # another process was told to stop
         if not learner.steps:
             loop.pause(0.0)
         loop.finish()
