@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import signal
 import subprocess
 import sys
@@ -19,6 +20,7 @@ from safetensors.torch import load_file
 from clmpt.cli.main import main
 from clmpt.compute import distributed
 from clmpt.compute.row_shards import RowShard
+from clmpt.compute.sharded_files import save_sharded
 from clmpt.errors import DataError, SettingError
 from clmpt.evaluation.link_ranks import evaluate_links
 from clmpt.graph.builder import GraphBuilder
@@ -182,6 +184,33 @@ def test_a_state_is_divided_anew_for_any_number_of_processes(
             np.testing.assert_array_equal(pieces[0] if alone else np.concatenate(pieces), whole)
 
 
+def test_of_two_states_that_a_kill_left_the_newer_is_resumed(tmp_path: Path) -> None:
+    def steps_until(last: int) -> int:
+        run = pretrain(circle(), settings(), tmp_path / "run", save_seconds=1e9)
+        steps = list(islice(run, last))
+        run.close()
+        return steps[0].step
+
+    in_processes(2, lambda: steps_until(5))
+    (older,) = (tmp_path / "run").glob("state-*")
+    shutil.copytree(older, tmp_path / "older")
+    assert steps_until(3) == 6
+    assert not older.exists()  # the state of a single process took its place, after eight steps
+    shutil.copytree(tmp_path / "older", older)
+    assert steps_until(1) == 9
+
+
+def test_a_state_that_cannot_be_written_is_named_in_one_line(tmp_path: Path) -> None:
+    def refused() -> bool:
+        tensors, shards = {"a": torch.zeros(1, 2)}, {"a": RowShard.own(2)}
+        with pytest.raises(DataError, match="nowhere"):
+            save_sharded(tmp_path / "nowhere" / "file", tensors, shards, {})
+        return True
+
+    (tmp_path / "nowhere").touch()
+    assert in_processes(2, refused) == [True, True]
+
+
 def test_a_damaged_state_is_refused_in_one_line(tmp_path: Path) -> None:
     def some_steps() -> bool:
         run = pretrain(circle(), settings(), tmp_path / "run", save_seconds=1e9)
@@ -276,6 +305,17 @@ def test_processes_that_disagree_are_refused(tmp_path: Path) -> None:
 
     assert len(set(in_processes(2, differs))) == 1
     assert not (tmp_path / "run").exists()
+
+
+def test_an_error_of_another_process_is_named() -> None:
+    def ended() -> None:
+        if not distributed.is_shown():
+            raise DataError("The disk of this machine is full.")
+        distributed.wait_for_all()
+
+    troubles = in_processes(2, ended, failing=True)
+    assert "process 2 of 2: The disk of this machine is full" in troubles[0]
+    assert "Run the same command again" in troubles[0]
 
 
 def test_a_failure_before_the_first_step_is_everyones(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import signal
 from dataclasses import replace
 from functools import cache
 from itertools import islice
@@ -187,6 +188,26 @@ def test_a_training_run_of_several_processes_is_one_run(tmp_path: Path) -> None:
     for other in others:
         for name, tensor in one.items():
             torch.testing.assert_close(other[name], tensor, rtol=1e-3, atol=1e-5)
+
+
+def test_a_signal_to_one_process_stops_all(tmp_path: Path) -> None:
+    graph, asked_for = valid_graph(), queries(valid_graph())
+    chosen = settings(validation_queries=10)
+
+    def stopped() -> bool:
+        steps = train(graph, predictor(), asked_for, SMALL, chosen, tmp_path / "run")
+        list(islice(steps, 2))
+        if not distributed.is_shown():
+            signal.raise_signal(signal.SIGINT)
+        with pytest.raises(KeyboardInterrupt):
+            list(steps)
+        return True
+
+    assert in_processes(2, stopped) == [True, True]
+    assert not (tmp_path / "run" / "calibration.json").exists()  # made after the last step only
+    steps = list(train(graph, predictor(), asked_for, SMALL, chosen, tmp_path / "run"))
+    assert steps[0].step == 3
+    assert (tmp_path / "run" / "calibration.json").exists()
 
 
 def test_a_fit_of_several_processes_is_that_of_one(tmp_path: Path) -> None:

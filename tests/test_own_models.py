@@ -126,6 +126,7 @@ def test_fit_skips_the_predictor_if_the_model_needs_none(tmp_path: Path) -> None
     )
     assert list(dict.fromkeys(seen)) == [
         "training queries",
+        "training",
         "test queries",
         "measuring",
         "checking probabilities",

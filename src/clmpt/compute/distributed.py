@@ -12,8 +12,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
-import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 from torch import distributed as torch_distributed
@@ -114,13 +112,6 @@ def largest(value: Tensor) -> Tensor:
         torch_distributed.all_reduce(value, torch_distributed.ReduceOp.MAX)
         _count_traffic(value)
     return value
-
-
-def gathered(own: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """The arrays of all processes, one after the other, in the order of their shares."""
-    if not _several():
-        return own
-    return np.concatenate(from_all(own))
 
 
 def from_all(own: T) -> list[T]:

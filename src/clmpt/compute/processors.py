@@ -15,12 +15,14 @@ _WAITING = {"OMP_WAIT_POLICY": "PASSIVE", "GOMP_SPINCOUNT": "5000"}
 
 
 def available_processors(cgroup: Path = _CGROUP, processors: int | None = None) -> int:
-    """The number of processors allowed by CPU affinity and by the cgroup's quota."""
+    """The number of processors allowed by CPU affinity and by the cgroup's quota; of several
+    processes that torchrun started on this machine, a share of them."""
     if processors is None:
         has_affinity = hasattr(os, "sched_getaffinity")  # only on Linux
         processors = len(os.sched_getaffinity(0)) if has_affinity else os.cpu_count() or 1
     quota = _quota(cgroup)
-    return max(1, min(processors, math.ceil(quota) if quota else processors))
+    sharing = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+    return max(1, min(processors, math.ceil(quota) if quota else processors) // sharing)
 
 
 def let_threads_sleep() -> None:

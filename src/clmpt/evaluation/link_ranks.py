@@ -62,6 +62,15 @@ def evaluate_links(
     if predictor.shard.parts > 1:  # every process ranks all answers among its own entities
         known = known_answers(graph, links)
         return figures(link_ranks(predictor, links, known, progress, scores_at_once))
-    own = links.take(np.arange(len(links))[distributed.own_share(len(links))])
-    ranks = link_ranks(predictor, own, known_answers(graph, own), progress, scores_at_once)
-    return figures(distributed.gathered(ranks))
+    step = rows_at_once(predictor.shard.most, scores_at_once)  # the same chunks in any case:
+    starts = range(0, len(links), step)  # a product's rounding depends on its rows
+    own: dict[int, Floats] = {}
+    for number in distributed.own_turns(len(starts)):
+        rows = np.arange(starts[number], min(starts[number] + step, len(links)))
+        part = links.take(rows)
+        own[number] = link_ranks(
+            predictor, part, known_answers(graph, part), silent, scores_at_once
+        )
+        progress(Progress("links", int(rows[-1]) + 1, len(links)))
+    ranks = {number: one for part in distributed.from_all(own) for number, one in part.items()}
+    return figures(np.concatenate([ranks[number] for number in range(len(starts))]))

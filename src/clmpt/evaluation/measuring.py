@@ -48,6 +48,8 @@ def evaluate(
     if graph is not None and observed:
         missing = partial(missing_links, graph=graph, observed=observed)
     asked = [group for group in groups if len(group.hard.entities)]
+    seen = [(group.name, len(group), int(group.hard.entities.sum())) for group in asked]
+    distributed.agree(repr((reasoner.name, seen)), "the queries or the model")
     chunks = _chunks(reasoner, asked, scores_at_once)
     own: dict[int, _Counted] = {}
     done, total = 0, sum(map(len, asked))

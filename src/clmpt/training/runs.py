@@ -79,7 +79,8 @@ def pretrain(
     identity |= {"train_split": facts, "graph": graph.identity}
     if start is not None:
         identity["start"] = checksum(start.predictor.parameters())
-    run = _begun_together(Path(out), identity, source, StoredNames.of(graph).save)
+    fill = StoredNames.of(graph).save
+    run = _begun_together(Path(out), identity, settings.divided, source, fill)
 
     def validate() -> Validation:
         limit, seed = settings.validation_links, settings.seed
@@ -106,10 +107,10 @@ def pretrain(
 
 
 def _begun_together(
-    out: Path, identity: dict[str, Any], source: str, fill: Callable[[Path], None]
+    out: Path, identity: dict[str, Any], divided: str, source: str, fill: Callable[[Path], None]
 ) -> RunFolder:
     """The run's folder, which one of the processes makes."""
-    distributed.agree(repr(identity), "the settings or the graph")
+    distributed.agree(repr((identity, divided)), "the settings or the graph")
     return distributed.in_turn(lambda: RunFolder.begin(out, identity, source, fill))
 
 
@@ -155,7 +156,7 @@ def train(
         StoredNames.of(graph).save(folder)
         _validation_queries(graph, queries, valid, settings).save(folder / _VALID_QUERIES)
 
-    run = _begun_together(out, identity, source, fill)
+    run = _begun_together(out, identity, settings.divided, source, fill)
     asked = QuerySet.open(out / _VALID_QUERIES).groups
 
     def keep(about: dict[str, Any]) -> None:

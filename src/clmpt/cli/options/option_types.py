@@ -11,6 +11,8 @@ from typing import Any, get_args, get_type_hints
 # Adds a command: its name, what runs it, a summary and an example.
 AddCommand = Callable[[str, str, str, str], argparse.ArgumentParser]
 
+_MOST_PROCESSES = 1024
+
 
 def add_settings(
     parser: argparse.ArgumentParser, kind: type[Any], taken: Collection[str] = ()
@@ -95,7 +97,7 @@ def add_folder(
 def add_processes(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--processes",
-        type=count,
+        type=process_count,
         metavar="N",
         help="share the work out over N processes, by torchrun; the result is the same",
     )
@@ -156,6 +158,14 @@ def add_trust(parser: argparse.ArgumentParser) -> None:
         metavar="CLASS",
         help="allow the folder to import this class: package.module:Class",
     )
+
+
+def process_count(text: str) -> int:
+    if count(text) > _MOST_PROCESSES:
+        raise argparse.ArgumentTypeError(
+            f"must be at most {_MOST_PROCESSES:,} on one machine, not '{text}'"
+        )
+    return int(text)
 
 
 def count(text: str) -> int:
