@@ -284,6 +284,19 @@ def test_a_run_resumes_with_another_number_of_processes(tmp_path: Path) -> None:
         torch.testing.assert_close(other[name], tensor, rtol=1e-3, atol=1e-4)
 
 
+def test_what_no_process_uses_has_no_gradient() -> None:
+    """So that an optimizer leaves it alone, as it does in a single process."""
+
+    def gradients() -> list[Any]:
+        one, some, none = (torch.ones(2, requires_grad=True) for _ in range(3))
+        loss = one.sum() + (some.sum() if distributed.is_shown() else 0)
+        loss.backward()
+        distributed.sum_gradients([one, some, none])
+        return [None if p.grad is None else p.grad.tolist() for p in (one, some, none)]
+
+    assert in_processes(2, gradients) == [[[2.0, 2.0], [1.0, 1.0], None]] * 2
+
+
 def test_shares_cover_everything_once() -> None:
     def own() -> list[list[int]]:
         return [list(range(count)[distributed.own_share(count)]) for count in (0, 1, 2, 7, 100)]

@@ -171,12 +171,16 @@ def _sent_by_counts(value: Tensor, sent: list[int], received: list[int]) -> Tens
 
 
 def sum_gradients(parameters: Iterable[Tensor], by_rows: Tensor | None = None) -> None:
-    """Makes every process's gradients the sum of all. `by_rows` is a table whose gradients are
-    sparse, with rows that may differ."""
+    """Makes every process's gradients the sum of all; what no process uses has none, as in a single
+    one. `by_rows` is a table whose gradients are sparse, with rows that may differ."""
     if not _several():
         return
+    wanted = list(parameters)
+    uses = total(torch.tensor([float(parameter.grad is not None) for parameter in wanted]))
     waiting: list[Tensor] = []
-    for parameter in parameters:
+    for parameter, is_used in zip(wanted, uses.tolist(), strict=True):
+        if not is_used:
+            continue
         if parameter is by_rows:
             parameter.grad = _sum_of_rows(parameter)
             continue
