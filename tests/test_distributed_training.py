@@ -58,7 +58,7 @@ def asked() -> Any:
     return queries(random_graph(False)).groups
 
 
-def weights(kind: str, steps: int = 4) -> Weights:
+def weights(kind: str, steps: int = 3) -> Weights:
     model, chosen = STEPS[kind]
     made = fresh_reasoner(predictor().double(), model, seed=0).double()
     trainer = Trainer(made, asked(), settings(**chosen))

@@ -23,7 +23,7 @@ from service_process import free_port
 from test_pretraining import circle
 
 GUIDE = Path(__file__).parents[1] / "docs" / "how-to" / "processes.md"
-EPOCHS = 30  # enough for a kill to come in the middle
+EPOCHS = 20  # enough for a kill to come in the middle
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run"]
 CHOSEN = ["--rank", "8", "--batch", "16", "--device", "cpu", "--patience", "10000"]
 
