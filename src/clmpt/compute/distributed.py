@@ -21,6 +21,7 @@ from clmpt.errors import AlreadyFinished, ClmptError, PeerFailed, SettingError
 if TYPE_CHECKING:
     from torch.distributed.device_mesh import DeviceMesh
 
+K = TypeVar("K")
 T = TypeVar("T")
 
 _SENT_TOGETHER = 2**21  # numbers of one message, so that small tensors are not one each
@@ -121,6 +122,11 @@ def from_all(own: T) -> list[T]:
     found: list[Any] = [None] * processes()
     torch_distributed.all_gather_object(found, own)
     return found
+
+
+def entries_of_all(own: dict[K, T]) -> dict[K, T]:
+    """The entries of all processes."""
+    return {key: value for part in from_all(own) for key, value in part.items()}
 
 
 def alike(own: Tensor) -> list[Tensor]:

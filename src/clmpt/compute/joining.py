@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 
 import torch
@@ -56,7 +56,8 @@ def joined_processes() -> Iterator[None]:
     except Exception as error:
         # Each backend has its own words for a connection that is gone.
         if not isinstance(error, RuntimeError) or not any(w in str(error) for w in _CONNECTION):
-            store.set(_TROUBLE.format(rank), f"process {rank + 1} of {size}: {error}")
+            with suppress(RuntimeError):  # the store may be gone, and must not hide the error
+                store.set(_TROUBLE.format(rank), f"process {rank + 1} of {size}: {error}")
             raise
         why = _trouble_of_others(store, size)
         raise PeerFailed(

@@ -55,7 +55,7 @@ def save_sharded(
         raise cannot_write(folder, error) from None
     except CheckpointException as failed:  # no Exception: it would pass all others
         raise _first_failure(failed, folder) from None
-    sums = {name: found for part in distributed.from_all(own) for name, found in part.items()}
+    sums = distributed.entries_of_all(own)
 
     def complete() -> None:
         save_json(folder / _PROGRESS, dict(progress))

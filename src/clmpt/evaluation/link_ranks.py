@@ -72,5 +72,5 @@ def evaluate_links(
             predictor, part, known_answers(graph, part), silent, scores_at_once
         )
         progress(Progress("links", int(rows[-1]) + 1, len(links)))
-    ranks = {number: one for part in distributed.from_all(own) for number, one in part.items()}
+    ranks = distributed.entries_of_all(own)
     return figures(np.concatenate([ranks[number] for number in range(len(starts))]))

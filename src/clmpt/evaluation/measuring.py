@@ -57,7 +57,7 @@ def evaluate(
         own[number] = _counted(reasoner, chunks[number].part(), missing)
         done += chunks[number].size * distributed.processes()  # about: others are as fast
         progress(Progress(chunks[number].group.name, min(done, total), total))
-    found = {number: one for part in distributed.from_all(own) for number, one in part.items()}
+    found = distributed.entries_of_all(own)
     shapes = []
     for group in asked:
         sums, by_missing = _Sums(), dict[int, _Sums]()
