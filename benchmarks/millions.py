@@ -1,6 +1,6 @@
 """Graphs with many entities: what a step of pre-training takes, and a fit from end to end.
 
-    python benchmarks/millions.py steps [--most 10000000]
+    python benchmarks/millions.py steps [--most 10000000] [--picture FILE.svg]
     python benchmarks/millions.py planted FOLDER [--people 930000]
     python benchmarks/millions.py sampling GRAPH [--asked 1000]
 
@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import resource
 import subprocess
 import sys
@@ -34,6 +35,7 @@ from clmpt.graph.opening import open_graph
 from clmpt.graph.splits import train_split
 from clmpt.graph.vocabulary import Vocabulary
 from clmpt.logic.shapes import EPFO, NEGATION, shape
+from clmpt.pages.charts import Chart, Line, draw_charts
 from clmpt.predictors.complex import ComplEx
 from clmpt.predictors.predictor import read_pretraining
 from clmpt.predictors.predictor_folder import open_predictor
@@ -108,12 +110,28 @@ def measure_steps(name: str, learner: Pretrainer | Trainer, entities: int, rank:
 
 def steps(options: argparse.Namespace) -> None:
     print(f"{'':<28} {'entities':>12} {'ms a step':>9} {'table, MB':>10} {'memory, MB':>10}")
+    times, beside_table = [], []
     for name, (largest, _) in STEPS_OF.items():
+        points = []
         size = 10_000
         while size <= min(largest, options.most):
             words = ["one", "--name", name, "--entities", str(size), "--rank", str(options.rank)]
-            subprocess.run([sys.executable, __file__, *words], check=True)
+            asked = [sys.executable, __file__, *words]
+            said = subprocess.run(asked, check=True, stdout=subprocess.PIPE, text=True).stdout
+            print(said, end="", flush=True)
+            points.append(
+                (math.log10(size), *(float(x.replace(",", "")) for x in said.split()[-3:]))
+            )
             size *= 10
+        times.append(Line(name, [(size, ms) for size, ms, *_ in points]))
+        beside_table.append(Line(name, [(size, most - table) for size, _, table, most in points]))
+    if options.picture:
+        axis = "entities, as a power of ten"
+        charts = [
+            Chart("milliseconds a step", axis, times),
+            Chart("memory beside the table, MB", axis, beside_table),
+        ]
+        Path(options.picture).write_text(draw_charts(charts), encoding="utf-8")
 
 
 def one(options: argparse.Namespace) -> None:
@@ -253,6 +271,7 @@ def main() -> None:
             kind.add_argument("folder")
         kind.add_argument("--rank", type=int, default=64)
         kind.add_argument("--most", type=int, default=10_000_000)
+        kind.add_argument("--picture", help="of the steps, as SVG")
         kind.add_argument("--entities", type=int, default=10_000)
         kind.add_argument("--name")
         kind.add_argument("--people", type=int, default=930_000)

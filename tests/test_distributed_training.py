@@ -16,6 +16,7 @@ import torch
 from safetensors.torch import load_file
 
 from clmpt.compute import distributed
+from clmpt.errors import SettingError
 from clmpt.evaluation.measuring import evaluate
 from clmpt.experiments.fit_settings import fit_settings
 from clmpt.experiments.fitting import fit_in_stages
@@ -159,6 +160,19 @@ def test_several_processes_sample_the_queries_of_one(tmp_path: Path) -> None:
         assert found.checksum == one.checksum
     assert (tmp_path / "three.queries").read_bytes() == (tmp_path / "one.queries").read_bytes()
     assert not partial_folder(tmp_path / "three.queries").exists()
+
+
+def test_processes_that_are_asked_for_other_queries_are_refused(tmp_path: Path) -> None:
+    def differs() -> str:
+        protocol = Protocol(("train",), ("train",))
+        count = 30 if distributed.is_shown() else 31
+        made = (random_graph(False), [(shape("1p"), count)], protocol, tmp_path / "own.queries")
+        with pytest.raises(SettingError, match="do not agree") as refusal:
+            make_queries(*made, share=distributed.Together())
+        return str(refusal.value)
+
+    assert len(set(in_processes(2, differs))) == 1
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_training_run_of_several_processes_is_one_run(tmp_path: Path) -> None:

@@ -64,8 +64,9 @@ def make_indexes(
     searches = {one.index_name: one for one in found}
     if not searches:
         raise DataError(
-            "The model scores by distance, as TransE and RotatE do, and an index finds the largest "
-            "inner products: it can only be searched exactly."
+            "The model can only be searched exactly: an index finds the largest inner products of "
+            "trained rows. TransE and RotatE score by distance, and rows that are all zero stand "
+            "for names that the predictor was not trained on."
         )
     if not facts.triples:
         raise DataError("The graph has no facts to measure an index with.")

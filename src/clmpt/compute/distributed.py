@@ -361,6 +361,9 @@ class Together:
     def wait(self) -> None:
         wait_for_all()
 
+    def agree(self, value: str, what: str) -> None:
+        agree(value, what)
+
 
 def wait_for_all() -> None:
     if _several():

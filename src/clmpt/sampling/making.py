@@ -94,6 +94,7 @@ def make_queries(
     if protocol.max_bindings:
         about["max_bindings"] = protocol.max_bindings
     share = share or Alone()
+    share.agree(repr((about, out.name)), "the queries to sample")
     with share.held(lock_beside(out)):
         if (finished := share.by_one(lambda: _begun(out, about))) is not None:
             return finished

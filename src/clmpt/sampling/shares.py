@@ -24,6 +24,9 @@ class Share(Protocol):
     def wait(self) -> None:
         """Until all are here."""
 
+    def agree(self, value: str, what: str) -> None:
+        """Refuses to go on if the processes were started with something different."""
+
 
 class Alone:
     """The share of a process that is the only one: everything."""
@@ -39,3 +42,6 @@ class Alone:
 
     def wait(self) -> None:
         """There is nobody to wait for."""
+
+    def agree(self, value: str, what: str) -> None:
+        """There is nobody to disagree with."""
