@@ -85,3 +85,30 @@ def queries(draw: st.DrawFn) -> Query:
         hidden = [Variable(f"x{number}") for number in range(draw(st.integers(0, 2)))]
         bodies.append(draw(groups([], [free, *hidden], 2)))
     return Query(free, disjunction(bodies))
+
+
+@st.composite
+def trees(draw: st.DrawFn, target: Variable, depth: int, negation: bool) -> Formula:
+    """What a tree of set operators can say of a variable."""
+    kinds = ["leaf", "hop", "and", "or", *(["and not"] if negation else [])]
+    kind = draw(st.sampled_from(kinds)) if depth else "leaf"
+    relation = Name(draw(st.sampled_from(RELATIONS)))
+    if kind in ("leaf", "hop"):
+        bound = Variable(f"{target.name}{depth}")
+        source = Name(draw(st.sampled_from(ENTITIES))) if kind == "leaf" else bound
+        ends = (source, target) if draw(st.booleans()) else (target, source)
+        atom = Atom(relation, *ends)
+        if kind == "leaf":
+            return atom
+        return Exists((bound,), conjunction([atom, draw(trees(bound, depth - 1, negation))]))
+    parts = [draw(trees(target, depth - 1, negation)) for _ in range(draw(st.integers(2, 3)))]
+    if kind == "and not":
+        parts[-1] = Not(parts[-1])
+    return disjunction(parts) if kind == "or" else conjunction(parts)
+
+
+@st.composite
+def tree_queries(draw: st.DrawFn, negation: bool = False) -> Query:
+    """A query that is a tree of set operators, as embedding models need it."""
+    free = Variable("y")
+    return Query(free, draw(trees(free, 2, negation)))

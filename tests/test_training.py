@@ -35,6 +35,7 @@ from killing import killed_three_times, saving_often
 from models import changed, reasoning
 from small_training import (
     SMALL,
+    assert_same_run,
     predictor,
     queries,
     settings,
@@ -48,14 +49,6 @@ def run(out: Path, model_settings: Reasoning = SMALL, **changes: Any) -> list[Tr
     graph = valid_graph()
     chosen = settings(validation_queries=10, patience=99, **changes)
     return list(train(graph, predictor(), queries(graph), model_settings, chosen, out))
-
-
-def assert_same_run(first: Path, second: Path) -> None:
-    one, two = (load_file(folder / "weights.safetensors") for folder in (first, second))
-    assert one.keys() == two.keys()
-    assert all(torch.equal(one[name], two[name]) for name in one)
-    logs = [[{**line, "seconds": None} for line in read_log(folder)] for folder in (first, second)]
-    assert logs[0] == logs[1]
 
 
 @pytest.mark.parametrize("change", [{}, {"mixing": "shape", "decay": "cosine", "warm_up": 3}])

@@ -43,9 +43,19 @@ def run_to_the_end(
         show_json(about)
         return
     took = duration(read_summary(out)["seconds"])
+    for problem, shapes in _left_out(about).items():
+        say(f"{', '.join(shapes)}: left out, since {problem}.")
     valid = f"validation MRR {about['valid']['mrr']:.4f} at " if about["valid"] else ""
     say(f"{out}: {valid}epoch {about['epoch']}, in {took}")
     say(f"Next: {hint}")
+
+
+def _left_out(about: dict[str, Any]) -> dict[str, list[str]]:
+    """The shapes that a model was not trained on, by the reason."""
+    found: dict[str, list[str]] = {}
+    for shape, problem in about.get("left_out", {}).items():
+        found.setdefault(problem, []).append(shape)
+    return found
 
 
 def recipe_tables(options: argparse.Namespace, *needed: str) -> Tables:

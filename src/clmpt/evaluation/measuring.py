@@ -23,6 +23,7 @@ from clmpt.evaluation.report import Report, ShapeResult
 from clmpt.graph.edges import Ints
 from clmpt.graph.knowledge_graph import KnowledgeGraph
 from clmpt.progress import Progress, ReportProgress, silent
+from clmpt.queries.refusals import check_of, sort_out
 from clmpt.queries.store import QueryGroup
 from clmpt.symbolic.missing_links import missing_links
 
@@ -47,7 +48,8 @@ def evaluate(
     missing: Callable[[QueryGroup], Ints] | None = None
     if graph is not None and observed:
         missing = partial(missing_links, graph=graph, observed=observed)
-    asked = [group for group in groups if len(group.hard.entities)]
+    answerable = [group for group in groups if len(group.hard.entities)]
+    asked, left_out = sort_out(check_of(reasoner), answerable)
     seen = [(group.name, len(group), int(group.hard.entities.sum())) for group in asked]
     distributed.agree(repr((reasoner.name, seen)), "the queries or the model")
     chunks = _chunks(reasoner, asked, scores_at_once)
@@ -67,7 +69,8 @@ def evaluate(
                 for links, part in found[number].by_missing.items():
                     by_missing.setdefault(links, _Sums()).merge(part)
         shapes.append(_result(reasoner, group, sums, by_missing))
-    return Report(name or reasoner.name, tuple(shapes), observed, about or {})
+    about = {**(about or {}), **({"left_out": left_out} if left_out else {})}
+    return Report(name or reasoner.name, tuple(shapes), observed, about)
 
 
 def mrr_by_query(scores_QE: Tensor, group: QueryGroup) -> Floats:

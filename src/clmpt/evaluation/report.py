@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -73,11 +73,10 @@ class Report:
                 "Approximate: an index found the best entities of each query, and all others rank "
                 "after them, tied."
             )
-        notes: dict[str, list[str]] = {}
-        for shape in self.shapes:
-            for note in shape.notes:
-                notes.setdefault(note, []).append(shape.name)
-        return found + [f"{', '.join(names)} (*): {note}" for note, names in notes.items()]
+        marked = [(shape.name, note) for shape in self.shapes for note in shape.notes]
+        found += [f"{names} (*): {note}" for note, names in _by_note(marked).items()]
+        left_out = _by_note(self.about.get("left_out", {}).items())
+        return found + [f"{names}: left out, since {note}." for note, names in left_out.items()]
 
     def __repr__(self) -> str:
         shapes = counted(len(self.shapes), "shape")
@@ -110,3 +109,11 @@ class Report:
             "notes": self.notes,
             **self.about,
         }
+
+
+def _by_note(named: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """The names that have each note."""
+    found: dict[str, list[str]] = {}
+    for name, note in named:
+        found.setdefault(note, []).append(name)
+    return {note: ", ".join(names) for note, names in found.items()}

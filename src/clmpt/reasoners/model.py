@@ -54,12 +54,15 @@ class Candidates:
     `negative_QK` has a row per query, or one for all of them; None stands for all entities. If
     several processes share a step, `first` is the number of the first of these queries in it.
     `by_rows` asks for a sparse gradient of a trained entity table: that of the rows looked up.
+    `weight_Q` is for losses that count queries with many answers less: 1 / √(4 + answers), so
+    scaled that their mean is 1 over all queries of the step.
     """
 
     positive_Q: Tensor
     negative_QK: Tensor | None
     first: int = 0
     by_rows: bool = False
+    weight_Q: Tensor | None = None
 
 
 @dataclass(frozen=True)
@@ -136,6 +139,11 @@ class ReasonerModel(nn.Module, ABC):
         """Default settings for a graph of this size."""
         return {}
 
+    @classmethod
+    def check_query(cls, settings: Any, query: Query) -> None:
+        """Refuses, as `UnsupportedQuery`, a query that a model with these settings cannot
+        express. Training and reports leave such queries out, and say so."""
+
     @property
     def device(self) -> torch.device:
         first = next(self.parameters(), None)
@@ -193,6 +201,9 @@ class ModelReasoner:
 
     def notes(self, query: Query) -> tuple[str, ...]:
         return self.model.notes(query)
+
+    def check_query(self, query: Query) -> None:
+        self.model.check_query(self.model.settings, query)
 
 
 def read_reasoning(given: Mapping[str, Any]) -> Reasoning:

@@ -30,6 +30,7 @@ from clmpt.predictors.predictor import EmbeddingPredictor, fresh_predictor
 from clmpt.predictors.predictor_folder import StoredPredictor, open_predictor, replace_predictor
 from clmpt.progress import Progress, ReportProgress, silent
 from clmpt.queries.links import links_of
+from clmpt.queries.refusals import sort_out
 from clmpt.queries.store import QueryGroup, QuerySet
 from clmpt.reasoners.answer_calibration import AnswerCalibration, calibrate_answers
 from clmpt.reasoners.model import Basis, GradientModel, ReasonerModel, build_model
@@ -150,17 +151,19 @@ def train(
     basis = _basis(graph, predictor, settings, device)
     model = build_model(basis, reasoning, settings.seed).to(device)
     start_from(model, start, graph)
-    learner = _learner(model, queries, settings)
+    expressible = partial(model.check_query, reasoning.settings)
+    groups, left_out = sort_out(expressible, queries.groups)
+    learner = _learner(model, groups, settings)
 
     def fill(folder: Path) -> None:
         StoredNames.of(graph).save(folder)
         _validation_queries(graph, queries, valid, settings).save(folder / _VALID_QUERIES)
 
     run = _begun_together(out, identity, settings.divided, source, fill)
-    asked = QuerySet.open(out / _VALID_QUERIES).groups
+    asked, _ = sort_out(expressible, QuerySet.open(out / _VALID_QUERIES).groups)
 
     def keep(about: dict[str, Any]) -> None:
-        same = {"training": asdict(settings), "graph": graph.identity}
+        same = {"training": asdict(settings), "graph": graph.identity, "left_out": left_out}
         with learner.whole():
             distributed.by_one(replace_reasoner)(out, model, {**same, **about})
 
@@ -260,9 +263,9 @@ def _identity(
     }
 
 
-def _learner(model: ReasonerModel, queries: QuerySet, settings: Training) -> Learner:
+def _learner(model: ReasonerModel, groups: Sequence[QueryGroup], settings: Training) -> Learner:
     if isinstance(model, GradientModel):
-        return Trainer(model, queries.groups, settings)
+        return Trainer(model, groups, settings)
     return _NoSteps()
 
 

@@ -37,6 +37,7 @@ from clmpt.training.stepping import (
 
 _ORDER, _POSITIVES, _NEGATIVES, _MODEL = range(4)  # purposes of random numbers
 _STEP_DECAY = 0.1
+_SMOOTHING = 4  # answers that each query is taken to have beside its own, when it is weighted
 
 
 class Order:
@@ -223,7 +224,8 @@ class Trainer:
             torch.from_numpy(self.positives(groups)[own]).to(self.device),
             None if negative_QK is None else torch.from_numpy(negative_QK).to(self.device),
             own.start or 0,
-            by_rows=self.table is not None,
+            self.table is not None,
+            _weights(groups)[own].to(self.device),
         )
 
     def randomness(self) -> torch.Generator:
@@ -252,6 +254,13 @@ def part_of_groups(groups: Sequence[QueryGroup], own: slice) -> list[QueryGroup]
             found.append(group.take(slice(start, stop)))
         first += len(group)
     return found
+
+
+def _weights(groups: Sequence[QueryGroup]) -> Tensor:
+    """The weights of queries by their number of answers; see `Candidates`."""
+    answers = np.concatenate([group.easy.counts for group in groups])
+    weight_Q = (_SMOOTHING + torch.from_numpy(answers)).rsqrt()
+    return weight_Q / weight_Q.mean()
 
 
 def _answered(group: QueryGroup) -> QueryGroup:

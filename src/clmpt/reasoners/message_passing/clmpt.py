@@ -22,6 +22,7 @@ from clmpt.logic.formula import Query
 from clmpt.logic.query_graph import query_graphs
 from clmpt.predictors.predictor import EmbeddingPredictor, look_up
 from clmpt.queries.store import QueryGroup
+from clmpt.reasoners.dropout import NO_DROPOUT, Dropout, SetDropout
 from clmpt.reasoners.message_passing.asking import MessagePassingReasoner
 from clmpt.reasoners.message_passing.candidates import CandidateTable, pair_cosines
 from clmpt.reasoners.message_passing.clmpt_settings import (
@@ -30,12 +31,11 @@ from clmpt.reasoners.message_passing.clmpt_settings import (
     suggested_encoder,
     suggested_settings,
 )
-from clmpt.reasoners.message_passing.dropout import NO_DROPOUT, Dropout, SetDropout
 from clmpt.reasoners.message_passing.layout import QueryBatch, Wave, lay_out_queries
 from clmpt.reasoners.message_passing.state_cache import StateCache
-from clmpt.reasoners.message_passing.token_sets import Sizes, linear, sets_of
 from clmpt.reasoners.message_passing.unrolling import PassingOptions
 from clmpt.reasoners.model import Basis, Candidates, Cost, GradientModel
+from clmpt.reasoners.token_sets import Sizes, linear, sets_of
 
 # Shapes: Q queries, G graphs (a query's alternatives), I items, M messages, T tokens, U updates,
 # C constants, E entities, D width, H heads, K candidates, s size of a set

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from clmpt.reasoners.dropout import SetDropout
 from clmpt.reasoners.message_passing.clmpt import MessagePassing
 from clmpt.reasoners.message_passing.clmpt_settings import MessagePassingSettings
-from clmpt.reasoners.message_passing.dropout import SetDropout
-from clmpt.reasoners.message_passing.token_sets import Sizes, linear, sets_of
 from clmpt.reasoners.model import Basis
+from clmpt.reasoners.token_sets import Sizes, linear, sets_of
 from clmpt.settings import setting
 
 # Shapes: T tokens, U updates, D width, F hidden width, s size of a set

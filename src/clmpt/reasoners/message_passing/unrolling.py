@@ -16,7 +16,7 @@ from clmpt.logic.formula import Variable
 from clmpt.logic.query_graph import QueryGraph
 from clmpt.queries.store import QueryGroup
 from clmpt.queries.templates import filled
-from clmpt.reasoners.message_passing.dropout import KEYS_PER_QUERY
+from clmpt.reasoners.dropout import KEYS_PER_QUERY
 
 # Shapes: n queries of a group, R relations
 #

@@ -1,4 +1,4 @@
-"""What the updates of CLMPT and LMPNN are made of: linear maps, and sets of tokens by size."""
+"""What updates are made of: linear maps, and sets of tokens by size."""
 
 from __future__ import annotations
 

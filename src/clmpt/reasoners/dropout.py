@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from clmpt.reasoners.message_passing.token_sets import Sizes
+from clmpt.reasoners.token_sets import Sizes
 
 # Shapes: U sets, T members of all sets, N rows of a tensor, W pairs of numbers in a row, D width
 

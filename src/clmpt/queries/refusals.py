@@ -1,0 +1,36 @@
+"""Which queries a reasoner can express: embedding models have no cycles, and some no negation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from clmpt.errors import UnsupportedQuery
+from clmpt.logic.formula import Query
+from clmpt.queries.store import QueryGroup
+
+
+def check_of(reasoner: object) -> Callable[[Query], None]:
+    """What raises UnsupportedQuery for queries that a reasoner cannot express; few have it."""
+    check: Callable[[Query], None] = getattr(reasoner, "check_query", _accepts)
+    return check
+
+
+def sort_out(
+    check: Callable[[Query], None], groups: Sequence[QueryGroup]
+) -> tuple[list[QueryGroup], dict[str, str]]:
+    """The groups that pass a check, and why the others do not, by name."""
+    reasons = {group.name: _reason(check, group.template) for group in groups}
+    kept = [group for group in groups if reasons[group.name] is None]
+    return kept, {name: reason for name, reason in reasons.items() if reason is not None}
+
+
+def _reason(check: Callable[[Query], None], query: Query) -> str | None:
+    try:
+        check(query)
+    except UnsupportedQuery as reason:
+        return reason.problem
+    return None
+
+
+def _accepts(query: Query) -> None:
+    """Any query."""

@@ -1,0 +1,107 @@
+"""Models with set operators: they learn, resume, and leave out what they cannot express."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from clmpt.errors import TrainingError
+from clmpt.evaluation.measuring import evaluate
+from clmpt.logic.operator_tree import Negate
+from clmpt.logic.shapes import shape
+from clmpt.reasoners.model import Basis, build_model
+from clmpt.reasoners.operators.set_model import SetOperatorModel
+from clmpt.reasoners.reasoner_folder import about_reasoner, open_reasoner
+from clmpt.registry import REASONERS
+from clmpt.sampling.sampler import Protocol, sample
+from clmpt.training.runs import train
+from killing import killed_three_times, saving_often
+from models import reasoning
+from small_training import assert_same_run, districts, queries, settings, valid_graph
+
+HELD_OUT = Protocol(("train", "valid"), ("train", "valid", "test"), 100)
+POINTS = {"rank": 16, "margin": 6, "objective": "softmax"}
+NETWORKS = {**POINTS, "hidden": 48}
+# settings, learning rate and steps that suffice for a graph this small
+LEARNING: dict[str, tuple[dict[str, Any], float, int]] = {
+    "gqe": (POINTS, 0.05, 200),
+    "query2box": (POINTS, 0.05, 200),
+    "betae": (NETWORKS, 0.02, 200),
+    "cone": ({**NETWORKS, "margin": 2, "inside": 0.3}, 0.005, 400),
+    "cyle": (NETWORKS, 0.01, 200),
+    "gammae": (NETWORKS, 0.05, 200),
+    "mlp": (NETWORKS, 0.02, 200),
+    "mlp-mixer": ({**POINTS, "blocks": 1, "channels": 8, "token_hidden": 32}, 0.02, 200),
+    "query2particles": ({"rank": 16, "smoothing": 0.1}, 0.02, 150),
+}
+
+
+def test_all_models_are_here() -> None:
+    kinds = [name for name in REASONERS.own if issubclass(REASONERS.find(name), SetOperatorModel)]
+    assert set(kinds) == set(LEARNING)
+
+
+@pytest.mark.parametrize("name", LEARNING)
+def test_a_model_learns_what_is_hidden(name: str, tmp_path: Path) -> None:
+    chosen, rate, steps = LEARNING[name]
+    graph, trained = districts(), ("1p", "2p", "2i", "2in")
+    asked = [sample(shape(kind), graph, HELD_OUT, 100, 1) for kind in ("1p", "2i", "pi")]
+    course = settings(
+        batch=256,
+        steps=steps,
+        learning_rate=rate,
+        decay="cosine",
+        warm_up=20,
+        negatives="all",
+        validation_queries=20,
+        validate_every=steps,
+    )
+    made = reasoning(reasoner=name, **chosen)
+    list(train(graph, None, queries(graph, 1000, trained), made, course, tmp_path / "run"))
+    learnt = evaluate(open_reasoner(tmp_path / "run", graph).model.reasoner(), asked)
+    chance = float(np.mean(1 / np.arange(1, len(graph.entities))))
+    for each in learnt.shapes:
+        assert each.figures.mrr > 2 * chance, each.name
+    kind: Any = REASONERS.find(name)
+    refused = {} if Negate in kind.operators else {"2in": f"{kind.title} has no negation"}
+    assert about_reasoner(tmp_path / "run")["left_out"] == refused
+
+
+def test_a_report_says_which_queries_a_model_cannot_express() -> None:
+    graph = valid_graph()
+    asked = [sample(shape(kind), graph, HELD_OUT, 20, 1) for kind in ("2p", "2in", "pni")]
+    model = build_model(Basis(graph), reasoning(reasoner="query2box"), 0)
+    report = evaluate(model.reasoner(), asked)
+    assert [each.name for each in report.shapes] == ["2p"]
+    assert report.notes[-1] == "2in, pni: left out, since Query2box has no negation."
+    assert report.as_plain()["left_out"].keys() == {"2in", "pni"}
+
+
+def test_queries_that_a_model_cannot_express_are_not_enough(tmp_path: Path) -> None:
+    graph = districts()
+    only = queries(graph, 10, ("2in",))
+    with pytest.raises(TrainingError, match="no queries"):
+        list(train(graph, None, only, reasoning(reasoner="gqe"), settings(), tmp_path / "run"))
+
+
+def test_a_killed_run_resumes_to_the_same_weights(tmp_path: Path) -> None:
+    graph = valid_graph()
+    graph.save(tmp_path / "graph")
+    queries(graph).save(tmp_path / "train.queries")
+    call = (
+        "train(KnowledgeGraph.open(sys.argv[1]), None, QuerySet.open(sys.argv[2]), "
+        "read_reasoning({'reasoner': 'betae', 'rank': 8, 'hidden': 16, 'dropout': 0.1}), "
+        "read_table(Training, json.loads(sys.argv[3])), sys.argv[4], save_seconds=SAVE_SECONDS)"
+    )
+    course = {"batch": 16, "epochs": 24, "validate_every": 16, "patience": 99}
+    course |= {"validation_queries": 5, "negative_count": 7}
+    places = [str(tmp_path / name) for name in ("graph", "train.queries")]
+    command = [*saving_often(call), *places, json.dumps({**course, "device": "cpu"})]
+    subprocess.run([*command, str(tmp_path / "whole")], check=True, capture_output=True)
+    killed_three_times(command, tmp_path / "killed")
+    assert_same_run(tmp_path / "whole", tmp_path / "killed")
