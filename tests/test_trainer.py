@@ -15,7 +15,8 @@ from torch import Tensor
 from clmpt.errors import TrainingError
 from clmpt.predictors.complex import ComplEx
 from clmpt.queries.store import QueryGroup, QuerySet
-from clmpt.reasoners.message_passing.clmpt import MessagePassing, best_alternative, cosine
+from clmpt.reasoners.alternatives import best_alternative
+from clmpt.reasoners.message_passing.clmpt import MessagePassing, cosine
 from clmpt.reasoners.message_passing.layout import lay_out_queries
 from clmpt.training.trainer import Order, Trainer
 from models import changed, fresh_reasoner

@@ -163,10 +163,7 @@ def train(
         _validation_queries(graph, queries, valid, settings).save(folder / _VALID_QUERIES)
 
     run = _begun_together(out, identity, settings.divided, source, fill)
-    if isinstance(model, GradientModel) and settings.minutes:
-        threads = threads_for(learner.products_per_step or math.inf)
-        settings = paced(out, model, groups, settings, threads)
-        learner = _learner(model, groups, settings)
+    learner, settings = _paced(out, learner, groups, settings)
     asked, _ = sort_out(expressible, QuerySet.open(out / _VALID_QUERIES).groups)
 
     def keep(about: dict[str, Any]) -> None:
@@ -274,6 +271,17 @@ def _learner(model: ReasonerModel, groups: Sequence[QueryGroup], settings: Train
     if isinstance(model, GradientModel):
         return Trainer(model, groups, settings)
     return _NoSteps()
+
+
+def _paced(
+    out: Path, learner: Learner, groups: Sequence[QueryGroup], settings: Training
+) -> tuple[Learner, Training]:
+    """With as many steps as the time that is given allows."""
+    if not settings.minutes or not isinstance(learner, Trainer):
+        return learner, settings
+    threads = threads_for(learner.products_per_step or math.inf)
+    chosen = paced(out, learner.model, groups, settings, threads)
+    return Trainer(learner.model, groups, chosen), chosen
 
 
 class _NoSteps:
