@@ -18,7 +18,7 @@ from torch import Tensor
 from clmpt.compute import distributed
 from clmpt.compute.devices import forget_peak_memory, peak_memory, work_clock
 from clmpt.compute.row_shards import RowShard
-from clmpt.compute.threads import threads_for, torch_threads
+from clmpt.compute.threads import step_threads, torch_threads
 from clmpt.errors import DataError, TrainingError
 from clmpt.storage.run_folder import RunFolder
 from clmpt.training.state import load_state, save_state
@@ -111,7 +111,7 @@ def follow(run: RunFolder, learner: Learner, course: Course) -> Generator[Traini
     """
     loop = _Loop(run, learner, course)
     forget_peak_memory(course.device)
-    threads = min(torch.get_num_threads(), threads_for(learner.products_per_step or math.inf))
+    threads = step_threads(learner.products_per_step)
     alone = distributed.held_by_one(run.alone())
     with alone, torch_threads(threads), _deferred_signals() as stop_requested:
         loop.restore()

@@ -18,7 +18,7 @@ from clmpt.compute import distributed
 from clmpt.compute.devices import find_device
 from clmpt.compute.row_shards import RowShard
 from clmpt.compute.tensor_files import checksum
-from clmpt.compute.threads import threads_for
+from clmpt.compute.threads import step_threads
 from clmpt.errors import DataError
 from clmpt.evaluation.link_ranks import evaluate_links
 from clmpt.evaluation.measuring import evaluate
@@ -279,7 +279,7 @@ def _paced(
     """With as many steps as the time that is given allows."""
     if not settings.minutes or not isinstance(learner, Trainer):
         return learner, settings
-    threads = threads_for(learner.products_per_step or math.inf)
+    threads = step_threads(learner.products_per_step)
     chosen = paced(out, learner.model, groups, settings, threads)
     return Trainer(learner.model, groups, chosen), chosen
 
