@@ -156,7 +156,7 @@ class Training(Settings):
     mixing: Literal["all", "shape"] = setting("all", "batches of all shapes, or of one shape each")
     learning_rate: float = setting(1e-4, "of AdamW", above=0)
     warm_up: int = setting(0, "steps of linear learning-rate warm-up", least=0)
-    decay: Literal["none", "step", "cosine"] = setting("none", "of the learning rate")
+    decay: Literal["none", "step", "fifths", "cosine"] = setting("none", "of the learning rate")
     decay_epoch: int = setting(50, "divide the rate by ten after this epoch (step)", least=1)
     weight_decay: float = setting(1e-4, "of AdamW", least=0)
     clip: float = setting(0.0, "maximum gradient norm; 0: no clipping", least=0)
