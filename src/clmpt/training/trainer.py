@@ -163,7 +163,7 @@ class Trainer:
         if settings.decay == "step" and step >= settings.decay_epoch * self.steps_per_epoch:
             return rate * _STEP_DECAY
         if settings.decay == "fifths":
-            return rate / 5 ** _points_passed(step, self.steps / 2)
+            return rate / 5.0 ** _points_passed(step, self.steps / 2)
         if settings.decay == "cosine":
             done = (step - settings.warm_up) / max(self.steps - settings.warm_up, 1)
             return rate * (1 + math.cos(math.pi * done)) / 2
