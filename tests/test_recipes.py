@@ -29,6 +29,7 @@ from toy import random_graph
 ROOT = Path(__file__).parents[1] / "recipes"
 LINKS = sorted((ROOT / "links").glob("*.toml"))
 PAPER = sorted((ROOT / "paper").glob("*.toml"))
+PUBLISHED = ("fb15k", "fb15k-237", "nell995", "fb15k-237-q2b", "nell995-q2b")
 TRAINED = ["1p", "2p", "3p", "2i", "3i", "2in", "3in", "inp", "pin", "pni"]
 LAPTOP = sorted((ROOT / "laptop").glob("*.toml"))
 # Those for other graphs differ in numbers, and so do most rows of hyper-parameters.
@@ -167,18 +168,18 @@ def test_a_variant_differs_in_one_setting(stem: str, table: str, name: str, valu
     assert own[table][name] == value
 
 
-@pytest.mark.parametrize("benchmark", ["fb15k", "fb15k-237", "nell995"])
+@pytest.mark.parametrize("benchmark", PUBLISHED)
 def test_published_figures_add_up(benchmark: str) -> None:
     """A typo of a point or more shows in an average; the next test finds smaller ones."""
     rows = published_rows(benchmark)
-    assert len(rows) >= 11
+    assert len(rows) >= 7
     for name, row in rows.items():
         for average, shapes in (("Avg_p", EPFO), ("Avg_n", NEGATION)):
             found = [row[shape] for shape in shapes if shape in row]
-            if found:
-                slack = 0.2 if name in ("Q2P", "GammaE") else 0.1  # as printed
+            if found and average in row:
+                slack = 0.2 if name in ("Q2P", "GammaE", "PERM") else 0.1  # as printed
                 assert sum(found) / len(shapes) == pytest.approx(row[average], abs=slack), name
-    assert set(published()) == {"source", "columns", "fb15k", "fb15k-237", "nell995"}
+    assert set(published()) == {"source", "columns", *PUBLISHED}
 
 
 def test_published_figures_match_the_paper(benchmarks: Path) -> None:
@@ -186,9 +187,11 @@ def test_published_figures_match_the_paper(benchmarks: Path) -> None:
     plain = re.sub(r"\\(?:textbf|underline)\{([\d.]+)\}", r"\1", paper)
     printed = [[cell.strip() for cell in line.split("&")] for line in plain.splitlines()]
     rows = {" ".join(f"{float(c):.1f}" if _is_figure(c) else c for c in row) for row in printed}
-    for benchmark in ("fb15k", "fb15k-237", "nell995"):
+    for benchmark in PUBLISHED:
         for name, row in published_rows(benchmark).items():
-            figures = " ".join(f"{row[column]:.1f}" for column in columns() if column in row)
+            figures = " ".join(
+                f"{row[column]:.1f}" for column in columns(benchmark) if column in row
+            )
             assert any(figures in line for line in rows), (benchmark, name)
 
 

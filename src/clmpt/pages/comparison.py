@@ -9,12 +9,13 @@ from typing import Any
 
 from clmpt.pages.charts import Cluster, draw_charts, draw_clusters
 from clmpt.pages.curves import is_number, training_charts
-from clmpt.pages.entry import Entry
+from clmpt.pages.entry import AVERAGES, Entry
 from clmpt.pages.page import Block, Bullets, Heading, Page, Picture, Table, Text
-from clmpt.pages.published import columns, published, published_rows, title_of
+from clmpt.pages.published import columns, measure_of, published, published_rows, title_of
 from clmpt.storage.files import clear_unfinished, new_file, new_folder
 
 _COMPARED = ("CQD-CO", "LMPNN", "CLMPT")  # published rows shown next to any run
+_MEASURES = {"mrr": "MRR", "hits_at_3": "Hits@3"}
 _DASH = "–"
 
 
@@ -49,29 +50,32 @@ def renew(page: Page, folder: str | Path) -> None:
 
 
 def main_table(entries: Sequence[Entry], benchmark: str) -> Table:
-    """MRR times 100 in the paper's layout: our rows, then the published ones."""
-    shown = _columns(entries)
-    known = published_rows(benchmark)
+    """What is published, times 100, in the paper's layout: our rows, then the published ones."""
+    shown, known, measure = _columns(entries), published_rows(benchmark), measure_of(benchmark)
     names = [entry.published for entry in entries if entry.published in known]
     names = list(dict.fromkeys([*(n for n in _COMPARED if n in known), *names]))
-    rows = [[entry.name, *(_cell(entry, column) for column in shown)] for entry in entries]
+    rows = [[entry.name, *(_cell(entry, column, measure) for column in shown)] for entry in entries]
     rows += [
         [f"{name} (published)", *(_figure(known[name].get(column)) for column in shown)]
         for name in names
     ]
     noted = {row["shape"] for entry in entries for row in entry.report["shapes"] if row["notes"]}
     titles = [f"{column}*" if column in noted else column for column in shown]
-    return Table(["MRR × 100", *titles], rows, quiet_from=len(entries))
+    return Table([f"{_MEASURES[measure]} × 100", *titles], rows, quiet_from=len(entries))
 
 
-def _cell(entry: Entry, column: str) -> str:
-    """MRR times 100, of a shape or an average."""
-    return _hundredths(entry.report[column] if column in entry.report else entry.mrr(column))
+def _cell(entry: Entry, column: str, measure: str) -> str:
+    """A measure times 100, of a shape or an average."""
+    if column in AVERAGES:
+        return _hundredths(entry.average(column, measure))
+    return _hundredths(entry.figure(column, measure))
 
 
 def _columns(entries: Sequence[Entry]) -> list[str]:
     """The shapes, then the averages."""
-    averages = [name for name in ("Avg_p", "Avg_n") if any(name in e.report for e in entries)]
+    averages = [
+        name for name in AVERAGES if any(entry.average(name) is not None for entry in entries)
+    ]
     return [*_shapes(entries), *averages]
 
 
@@ -128,7 +132,8 @@ def caveats(entries: Sequence[Entry]) -> list[str]:
 def _bars(entries: Sequence[Entry], prefix: str) -> Picture:
     shapes = _shapes(entries)
     clusters = [
-        Cluster(shape, [_times_hundred(entry.mrr(shape)) for entry in entries]) for shape in shapes
+        Cluster(shape, [_times_hundred(entry.figure(shape)) for entry in entries])
+        for shape in shapes
     ]
     svg = draw_clusters("MRR × 100 by shape", [entry.name for entry in entries], clusters)
     return Picture(f"{prefix}mrr.svg", "MRR by shape", svg)

@@ -7,6 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from clmpt.logic.shapes import EPFO, NEGATION
+
+AVERAGES = {"Avg_p": EPFO, "Avg_n": NEGATION}
+
 
 @dataclass(frozen=True)
 class Entry:
@@ -24,8 +28,16 @@ class Entry:
     is_official: bool = True  # evaluated only on the benchmark's own queries
     graph_differs: list[str] = field(default_factory=list)  # from the published one
 
-    def mrr(self, shape: str) -> float | None:
-        return next((float(s["mrr"]) for s in self.report["shapes"] if s["shape"] == shape), None)
+    def figure(self, shape: str, measure: str = "mrr") -> float | None:
+        """Of one shape: its MRR, or another measure of a report."""
+        found = (one[measure] for one in self.report["shapes"] if one["shape"] == shape)
+        return next(map(float, found), None)
+
+    def average(self, name: str, measure: str = "mrr") -> float | None:
+        """Avg_p or Avg_n; None unless all of its shapes are there."""
+        found = [self.figure(shape, measure) for shape in AVERAGES[name]]
+        there = [figure for figure in found if figure is not None]
+        return sum(there) / len(there) if there and len(there) == len(found) else None
 
 
 def distinct(entries: Sequence[Entry]) -> list[Entry]:
