@@ -20,7 +20,9 @@ from clmpt.compute.devices import find_device, forget_peak_memory, peak_memory
 from clmpt.errors import DataError
 from clmpt.evaluation.measuring import evaluate
 from clmpt.experiments.costs import Work, measuring_work
+from clmpt.experiments.evaluating import conditions
 from clmpt.graph.knowledge_graph import KnowledgeGraph
+from clmpt.graph.splits import train_split
 from clmpt.pages.report_folder import save_report
 from clmpt.predictors.predictor_folder import (
     StoredPredictor,
@@ -194,6 +196,7 @@ def _report_stage(asked: Asked, measured: Measured, work: Work) -> Stage:
             observed=measured.observed,
             about=measured.about,
             progress=part_of(progress, asked.name, 0, total),
+            conditions=conditions(measured.graph, [train_split(measured.graph)]),
         )
         seconds = round(time.perf_counter() - started, 1)
         costs = {"seconds": seconds, "memory": peak_memory(device)}
