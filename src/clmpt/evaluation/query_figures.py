@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from safetensors import SafetensorError, safe_open
-from safetensors.numpy import save_file
+from safetensors.numpy import save
 
 from clmpt.errors import DataError
 from clmpt.evaluation.report import ShapeResult
@@ -54,7 +54,7 @@ def save_query_figures(
         str(number): np.ascontiguousarray(shape.rows_Q4, np.float32)
         for number, shape in enumerate(shapes)
     }
-    save_file(rows, path, {"clmpt": json.dumps(header, sort_keys=True)})
+    path.write_bytes(save(rows, {"clmpt": json.dumps(header, sort_keys=True)}))
 
 
 def read_query_figures(path: Path) -> QueryFigures:
