@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -69,6 +69,15 @@ def perform(stages: Sequence[Stage], progress: ReportProgress) -> None:
         else:
             distributed.made_by_one(partial(stage.run, progress))
         distributed.wait_for_all()
+
+
+def renamed(stage: Stage, name: str) -> Stage:
+    """The stage under another name, for plans and for progress."""
+
+    def run(progress: ReportProgress) -> None:
+        stage.run(lambda now: progress(replace(now, stage=name)))
+
+    return replace(stage, name=name, run=run)
 
 
 # --- models ---------------------------------------------------------------------------------------

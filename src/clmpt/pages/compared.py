@@ -15,6 +15,7 @@ from clmpt.evaluation.paired_tests import LEVEL
 from clmpt.pages.latex import latex_table
 from clmpt.pages.page import Block, Bullets, Page, Table
 from clmpt.pages.published import columns
+from clmpt.pages.seeds import with_deviation
 
 _TITLES = {"mrr": "MRR", "hits_at_1": "Hits@1", "hits_at_3": "Hits@3", "hits_at_10": "Hits@10"}
 _MARKS = {1: "↑", -1: "↓", 0: ""}
@@ -126,16 +127,6 @@ def _cell(found: Comparison, model: ComparedModel, figure: str, of: str) -> str:
     difference = found.difference(model.name, figure, of)
     mark = _MARKS[difference.direction] if difference else ""
     return with_deviation(*mean) + mark
-
-
-def with_deviation(mean: float, deviation: float | None) -> str:
-    """Times 100, with the standard deviation over seeds if there is one.
-
-    >>> with_deviation(0.2801, 0.0023), with_deviation(0.5, None)
-    ('28.0 ± 0.2', '50.0')
-    """
-    spread = "" if deviation is None else f" ± {100 * deviation:.1f}"
-    return f"{100 * mean:.1f}{spread}"
 
 
 def _tested(one: Difference) -> Iterator[str]:

@@ -23,6 +23,15 @@ class Entry:
     queries: dict[str, str] = field(default_factory=dict)  # their origin, by split
     is_official: bool = True  # evaluated only on the benchmark's own queries
     graph_differs: list[str] = field(default_factory=list)  # from the published one
+    family: str = ""  # its name without the seed of training
+    variant: str = ""  # what all seeds of one variant have in common, and no other; empty: unknown
+    seed: int | None = None
+    trials: list[dict[str, Any]] = field(default_factory=list)  # among which it was chosen
+
+    def figure(self, column: str) -> float | None:
+        """The MRR of a shape, or an average."""
+        found = self.report.get(column)
+        return float(found) if isinstance(found, float) else self.mrr(column)
 
     def mrr(self, shape: str) -> float | None:
         return next((float(s["mrr"]) for s in self.report["shapes"] if s["shape"] == shape), None)
