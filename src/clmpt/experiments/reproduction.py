@@ -9,7 +9,8 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from datetime import datetime, timezone
 from pathlib import Path
@@ -37,6 +38,7 @@ from clmpt.experiments.stage_builders import (
     perform,
     predictor_stage,
     reasoner_stage,
+    renamed,
     report_stages,
 )
 from clmpt.graph.knowledge_graph import KnowledgeGraph
@@ -54,7 +56,9 @@ from clmpt.storage.files import clear_unfinished, save_json
 from clmpt.storage.run_folder import RunFolder, provenance
 from clmpt.storage.sealing import listed_file, make_sealed
 
-_FOLDERS = ("queries", "predictors", "reasoners", "reports", VARIANTS)
+SWEEPS = "sweeps"
+_FOLDERS = ("queries", "predictors", "reasoners", "reports", VARIANTS, SWEEPS)
+_OWN = ("reasoner", "report")  # roles of stages that no other variant shares
 _SLUG = 60  # characters of a variant's name in file names
 _KEY = 8  # hexadecimal digits
 
@@ -115,20 +119,28 @@ def reproduce(
     out: Path,
     workers: int = 1,
     progress: ReportProgress = silent,
+    label: str = "",
 ) -> Variant:
     """Runs the experiment in the folder `out`, or resumes it.
 
     Queries come from the folder `data` if it has them, and are sampled from the graph otherwise;
     the report says which. Weights are chosen on the split 'valid'; the split 'test' is used only
-    at the end.
+    at the end. With a label, the stages of this variant alone have it behind their names.
     """
     run = begin_experiments(graph, data, out)
+    about, stages = provenance(), experiment_stages(recipe, graph, data, out, workers, label)
+    with performed(run, stages, progress):
+        return distributed.in_turn(lambda: _record(recipe, graph, about, stages, out))
+
+
+@contextmanager
+def performed(run: RunFolder, stages: Sequence[Stage], progress: ReportProgress) -> Iterator[None]:
+    """The stages are done, and no other process works in the folder."""
     with distributed.held_by_one(run.alone()):
         for folder in _FOLDERS:
-            distributed.by_one(clear_unfinished)(out / folder)
-        about, stages = provenance(), experiment_stages(recipe, graph, data, out, workers)
+            distributed.by_one(clear_unfinished)(run.path / folder)
         perform(stages, progress)
-        return distributed.in_turn(lambda: _record(recipe, graph, about, stages, out))
+        yield
 
 
 def begin_experiments(graph: KnowledgeGraph, data: Path, out: Path) -> RunFolder:
@@ -184,16 +196,20 @@ class _Keys:
         valid |= {"trained": asked["trained"], "seed": asked["seed"]}
         valid |= {"count": recipe.training.validation_queries}
         test |= {name: asked[name] for name in ("measured", "test", "test_links", "seed")}
-        predictor = _key(without_device(recipe.pretraining))
-        made_from = [_key(train), _key(valid), predictor if needs_predictor else None]
+        predictor = digest(without_device(recipe.pretraining))
+        made_from = [digest(train), digest(valid), predictor if needs_predictor else None]
         model, after = recipe.reasoning.as_plain(), without_device(recipe.training)
         return cls(
-            _key(train), _key(valid), _key(test), predictor, _key([*made_from, model, after])
+            digest(train),
+            digest(valid),
+            digest(test),
+            predictor,
+            digest([*made_from, model, after]),
         )
 
 
 def experiment_stages(
-    recipe: Recipe, graph: KnowledgeGraph, data: Path, out: Path, workers: int = 1
+    recipe: Recipe, graph: KnowledgeGraph, data: Path, out: Path, workers: int = 1, label: str = ""
 ) -> list[Stage]:
     """The stages of an experiment, in order."""
     before, model, after = recipe.pretraining, recipe.reasoning, recipe.training
@@ -210,16 +226,17 @@ def experiment_stages(
     found = [train, valid]
     predictor = None
     if needs_predictor:
-        predictor = out / "predictors" / f"{_slug(before.model)}-{before.rank}-{keys.predictor}"
+        predictor = out / "predictors" / f"{slug(before.model)}-{before.rank}-{keys.predictor}"
         work = pretraining_work(graph, before)
         found.append(predictor_stage(graph, before, predictor, source, work))
-    reasoner = out / "reasoners" / f"{_slug(model.reasoner)}-{keys.reasoner}"
+    reasoner = out / "reasoners" / f"{slug(model.reasoner)}-{keys.reasoner}"
     work = training_work(size, width, plans["train"].total, model, after)
     chosen = (before, model, after)
     found.append(
         reasoner_stage(graph, train.path, valid.path, predictor, chosen, reasoner, source, work)
     )
-    return [*found, test, *_reports(recipe, graph, out, keys, test.path, reasoner, predictor)]
+    found += [test, *_reports(recipe, graph, out, keys, test.path, reasoner, predictor)]
+    return [renamed(one, one.name + label) if one.role in _OWN else one for one in found]
 
 
 def _reports(
@@ -241,7 +258,7 @@ def _reports(
     rows = REASONERS.find(recipe.reasoning.reasoner).rows_per_query
     asked = [Asked("report", "measuring", reasoner, TRAINED, own, rows)]
     if predictor:
-        beam = reports / f"beam-{_key([keys.predictor, keys.test])}"
+        beam = reports / f"beam-{digest([keys.predictor, keys.test])}"
         asked.append(Asked("baseline", "beam search", predictor, BEAM_SEARCH, beam, BEAM_ROWS))
     return report_stages(measured, predictor_width(recipe.pretraining), asked)
 
@@ -265,12 +282,14 @@ def _query_plans(
     }
 
 
-def _key(document: Any) -> str:
+def digest(document: Any) -> str:
+    """A short digest of plain values, for names of files."""
     text = json.dumps(document, sort_keys=True, ensure_ascii=True)
     return hashlib.sha256(text.encode()).hexdigest()[:_KEY]
 
 
-def _slug(name: str) -> str:
+def slug(name: str) -> str:
+    """A name as part of a file's name."""
     return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:_SLUG]
 
 
@@ -297,8 +316,8 @@ def _record(
 ) -> Variant:
     """Records a finished experiment."""
     places = {stage.role: str(stage.path.relative_to(out)) for stage in stages}
-    key = _key([asdict(recipe.experiment), recipe.name, places])
-    path = out / VARIANTS / f"{_slug(recipe.name) or 'variant'}-{key}.json"
+    key = digest([asdict(recipe.experiment), recipe.name, places])
+    path = out / VARIANTS / f"{slug(recipe.name) or 'variant'}-{key}.json"
     if not path.exists():
         document = {
             "name": recipe.name,

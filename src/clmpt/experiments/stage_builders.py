@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,9 @@ from clmpt.compute.devices import find_device, forget_peak_memory, peak_memory
 from clmpt.errors import DataError
 from clmpt.evaluation.measuring import evaluate
 from clmpt.experiments.costs import Work, measuring_work
+from clmpt.experiments.evaluating import conditions
 from clmpt.graph.knowledge_graph import KnowledgeGraph
+from clmpt.graph.splits import train_split
 from clmpt.pages.report_folder import save_report
 from clmpt.predictors.predictor_folder import (
     StoredPredictor,
@@ -67,6 +69,15 @@ def perform(stages: Sequence[Stage], progress: ReportProgress) -> None:
         else:
             distributed.made_by_one(partial(stage.run, progress))
         distributed.wait_for_all()
+
+
+def renamed(stage: Stage, name: str) -> Stage:
+    """The stage under another name, for plans and for progress."""
+
+    def run(progress: ReportProgress) -> None:
+        stage.run(lambda now: progress(replace(now, stage=name)))
+
+    return replace(stage, name=name, run=run)
 
 
 # --- models ---------------------------------------------------------------------------------------
@@ -194,6 +205,7 @@ def _report_stage(asked: Asked, measured: Measured, work: Work) -> Stage:
             observed=measured.observed,
             about=measured.about,
             progress=part_of(progress, asked.name, 0, total),
+            conditions=conditions(measured.graph, [train_split(measured.graph)]),
         )
         seconds = round(time.perf_counter() - started, 1)
         costs = {"seconds": seconds, "memory": peak_memory(device)}

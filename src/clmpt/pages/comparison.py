@@ -12,6 +12,8 @@ from clmpt.pages.curves import is_number, training_charts
 from clmpt.pages.entry import AVERAGES, Entry
 from clmpt.pages.page import Block, Bullets, Heading, Page, Picture, Table, Text
 from clmpt.pages.published import columns, measure_of, published, published_rows, title_of
+from clmpt.pages.seeds import SeedGroup, seed_groups, with_deviation
+from clmpt.pages.trials import CHOSEN_ON_VALIDATION, trials_table
 from clmpt.storage.files import clear_unfinished, new_file, new_folder
 
 _COMPARED = ("CQD-CO", "LMPNN", "CLMPT")  # published rows shown next to any run
@@ -54,27 +56,33 @@ def main_table(entries: Sequence[Entry], benchmark: str) -> Table:
     shown, known, measure = _columns(entries), published_rows(benchmark), measure_of(benchmark)
     names = [entry.published for entry in entries if entry.published in known]
     names = list(dict.fromkeys([*(n for n in _COMPARED if n in known), *names]))
-    rows = [[entry.name, *(_cell(entry, column, measure) for column in shown)] for entry in entries]
+    means = {group.entries[0].name: group for group in seed_groups(entries)}
+    rows = []
+    for entry in entries:
+        if entry.name in means:
+            group = means[entry.name]
+            rows.append([group.name, *(_mean_cell(group, column, measure) for column in shown)])
+        cells = (_hundredths(entry.figure(column, measure)) for column in shown)
+        rows.append([entry.name, *cells])
+    own = len(rows)
     rows += [
         [f"{name} (published)", *(_figure(known[name].get(column)) for column in shown)]
         for name in names
     ]
     noted = {row["shape"] for entry in entries for row in entry.report["shapes"] if row["notes"]}
     titles = [f"{column}*" if column in noted else column for column in shown]
-    return Table([f"{_MEASURES[measure]} × 100", *titles], rows, quiet_from=len(entries))
+    return Table([f"{_MEASURES[measure]} × 100", *titles], rows, quiet_from=own)
 
 
-def _cell(entry: Entry, column: str, measure: str) -> str:
-    """A measure times 100, of a shape or an average."""
-    if column in AVERAGES:
-        return _hundredths(entry.average(column, measure))
-    return _hundredths(entry.figure(column, measure))
+def _mean_cell(group: SeedGroup, column: str, measure: str) -> str:
+    found = group.mean_of(column, measure)
+    return with_deviation(*found) if found else _DASH
 
 
 def _columns(entries: Sequence[Entry]) -> list[str]:
     """The shapes, then the averages."""
     averages = [
-        name for name in AVERAGES if any(entry.average(name) is not None for entry in entries)
+        name for name in AVERAGES if any(entry.figure(name) is not None for entry in entries)
     ]
     return [*_shapes(entries), *averages]
 
@@ -89,7 +97,7 @@ def _shapes(entries: Sequence[Entry]) -> list[str]:
 
 
 def _section(entries: Sequence[Entry], benchmark: str, prefix: str) -> list[Block]:
-    blocks: list[Block] = [main_table(entries, benchmark)]
+    blocks: list[Block] = [main_table(entries, benchmark), *_about_seeds(entries)]
     if published_rows(benchmark):
         blocks.append(
             Text(" ".join([f"Published rows: {published()['source']}.", *caveats(entries)]))
@@ -106,7 +114,7 @@ def _section(entries: Sequence[Entry], benchmark: str, prefix: str) -> list[Bloc
                 "including validation, except for the processor time, which all threads add to."
             )
         )
-    blocks += _curves(entries, prefix)
+    blocks += [*_curves(entries, prefix), *_trials(entries)]
     if any(entry.settings for entry in entries):
         blocks += [Heading("Settings", 3), _settings(entries)]
     blocks += _made_by(entries)
@@ -230,6 +238,28 @@ def _curves(entries: Sequence[Entry], prefix: str) -> list[Block]:
 def _minutes_in(record: dict[str, Any]) -> float | None:
     seconds = record.get("seconds")
     return seconds / 60 if is_number(seconds) else None
+
+
+def _about_seeds(entries: Sequence[Entry]) -> list[Block]:
+    return [
+        Text(
+            f"{group.name}: mean ± standard deviation over training.seed "
+            f"{', '.join(map(str, group.seeds))}; the queries and the predictor are the same."
+        )
+        for group in seed_groups(entries)
+    ]
+
+
+def _trials(entries: Sequence[Entry]) -> list[Block]:
+    """What was tried before the settings of an entry were chosen."""
+    blocks: list[Block] = []
+    shown: list[object] = []
+    for entry in entries:
+        if entry.trials and entry.trials not in shown:  # seeds share theirs
+            shown.append(entry.trials)
+            title = f"Trials for {entry.family or entry.name}"
+            blocks += [Heading(title, 3), trials_table(entry.trials), Text(CHOSEN_ON_VALIDATION)]
+    return blocks
 
 
 def _settings(entries: Sequence[Entry]) -> Table:

@@ -10,6 +10,7 @@ from typing import Any
 from clmpt.logic.shapes import EPFO, NEGATION
 
 AVERAGES = {"Avg_p": EPFO, "Avg_n": NEGATION}
+MEAN = "mean"  # over all shapes of a report
 
 
 @dataclass(frozen=True)
@@ -27,17 +28,18 @@ class Entry:
     queries: dict[str, str] = field(default_factory=dict)  # their origin, by split
     is_official: bool = True  # evaluated only on the benchmark's own queries
     graph_differs: list[str] = field(default_factory=list)  # from the published one
+    family: str = ""  # its name without the seed of training
+    variant: str = ""  # what all seeds of one variant have in common, and no other; empty: unknown
+    seed: int | None = None
+    trials: list[dict[str, Any]] = field(default_factory=list)  # among which it was chosen
 
-    def figure(self, shape: str, measure: str = "mrr") -> float | None:
-        """Of one shape: its MRR, or another measure of a report."""
-        found = (one[measure] for one in self.report["shapes"] if one["shape"] == shape)
-        return next(map(float, found), None)
-
-    def average(self, name: str, measure: str = "mrr") -> float | None:
-        """Avg_p or Avg_n; None unless all of its shapes are there."""
-        found = [self.figure(shape, measure) for shape in AVERAGES[name]]
-        there = [figure for figure in found if figure is not None]
-        return sum(there) / len(there) if there and len(there) == len(found) else None
+    def figure(self, column: str, measure: str = "mrr") -> float | None:
+        """The MRR, or another measure, of a shape or an average; None unless all of its shapes are
+        there."""
+        known = {str(row["shape"]): float(row[measure]) for row in self.report["shapes"]}
+        names = AVERAGES.get(column, tuple(known) if column == MEAN else (column,))
+        found = [known[name] for name in names if name in known]
+        return sum(found) / len(found) if found and len(found) == len(names) else None
 
 
 def distinct(entries: Sequence[Entry]) -> list[Entry]:

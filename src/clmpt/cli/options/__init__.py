@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from clmpt.cli.options.compare_options import comparing_options
 from clmpt.cli.options.completion_options import help_options
 from clmpt.cli.options.evaluate_options import bench_options, measuring_options
 from clmpt.cli.options.fit_options import first_options
@@ -29,6 +30,7 @@ COMMAND_GROUPS = (
     bench_options,
     index_options,
     experiment_options,
+    comparing_options,
     sharing_options,
     help_options,
 )
