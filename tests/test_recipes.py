@@ -179,7 +179,7 @@ def test_published_figures_add_up(benchmark: str) -> None:
             if found and average in row:
                 slack = 0.2 if name in ("Q2P", "GammaE", "PERM") else 0.1  # as printed
                 assert sum(found) / len(shapes) == pytest.approx(row[average], abs=slack), name
-    assert set(published()) == {"source", "columns", *PUBLISHED}
+    assert set(published()) == {"source", "columns", "models", *PUBLISHED}
 
 
 def test_published_figures_match_the_paper(benchmarks: Path) -> None:

@@ -18,7 +18,7 @@ from clmpt.queries.benchmark_files import (
     query_files,
     question_file,
     read_queries,
-    read_questions,
+    read_unanswered,
 )
 from clmpt.queries.store import QueryGroup, QuerySet
 from clmpt.sampling.making import make_queries
@@ -88,7 +88,7 @@ def _official(plan: QueryPlan, name: str, progress: ReportProgress) -> dict[Quer
     if not answered and not questions:
         return {}
     progress(Progress(name, 0, 1, "reading"))
-    groups = read_queries(plan.data, plan.split) if answered else read_questions(questions[0])
+    groups = read_queries(plan.data, plan.split) if answered else read_unanswered(questions[0])
     found = {}
     for group in groups:
         if group.template in plan.counts:

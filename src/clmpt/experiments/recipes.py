@@ -86,7 +86,7 @@ def read_recipe(path: str | Path) -> Tables:
     A recipe may name another one in the same folder as its `base`, and override its settings. The
     recipes that come with the package, `recipes/…`, are found from anywhere.
     """
-    path = _shipped(Path(path))
+    path = shipped(Path(path))
     tables = read_toml(path)
     merged: Tables = {}
     for _ in range(_MOST_BASES):
@@ -116,7 +116,8 @@ def _merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any
     return found
 
 
-def _shipped(path: Path) -> Path:
+def shipped(path: Path) -> Path:
+    """A file that may be one of those that come with the package."""
     if path.exists() or path.parts[:1] != ("recipes",) or ".." in path.parts:
         return path
     return next((root / path for root in _SHIPPED if (root / path).is_file()), path)

@@ -51,11 +51,14 @@ def renew(page: Page, folder: str | Path) -> None:
             scratch.write_text(text, encoding="utf-8")
 
 
-def main_table(entries: Sequence[Entry], benchmark: str) -> Table:
-    """What is published, times 100, in the paper's layout: our rows, then the published ones."""
+def main_table(
+    entries: Sequence[Entry], benchmark: str, beside: Sequence[str] = _COMPARED
+) -> Table:
+    """What is published, times 100, in the paper's layout: our rows, then the published ones, those
+    of the names `beside` and what our rows reproduce."""
     shown, known, measure = _columns(entries), published_rows(benchmark), measure_of(benchmark)
     names = [entry.published for entry in entries if entry.published in known]
-    names = list(dict.fromkeys([*(n for n in _COMPARED if n in known), *names]))
+    names = list(dict.fromkeys([*(n for n in beside if n in known), *names]))
     means = {group.entries[0].name: group for group in seed_groups(entries)}
     rows = []
     for entry in entries:
@@ -102,12 +105,12 @@ def _section(entries: Sequence[Entry], benchmark: str, prefix: str) -> list[Bloc
         blocks.append(
             Text(" ".join([f"Published rows: {published()['source']}.", *caveats(entries)]))
         )
-    blocks += [_bars(entries, prefix), Heading("Standard errors", 3), _errors(entries)]
+    blocks += [_bars(entries, prefix), Heading("Standard errors", 3), errors_table(entries)]
     missing = _by_missing(entries)
     if missing:
         blocks += [Heading("By the number of missing links", 3), *missing]
     if any(entry.costs for entry in entries):
-        blocks += [Heading("Cost", 3), _costs(entries)]
+        blocks += [Heading("Cost", 3), costs_table(entries)]
         blocks.append(
             Text(
                 "Memory is the peak of the process in that stage. Times are wall-clock times, "
@@ -151,7 +154,7 @@ def _times_hundred(value: float | None) -> float | None:
     return None if value is None else 100 * value
 
 
-def _errors(entries: Sequence[Entry]) -> Table:
+def errors_table(entries: Sequence[Entry]) -> Table:
     shapes = _shapes(entries)
     rows = []
     for entry in entries:
@@ -193,6 +196,10 @@ def _minutes(seconds: float) -> str:
     return f"{seconds / 60:.1f} min"
 
 
+def _milliseconds(seconds: float) -> str:
+    return f"{1000 * seconds:,.1f} ms"
+
+
 def _gigabytes(value: float) -> str:
     return f"{value / 1e9:.2f} GB"
 
@@ -207,6 +214,7 @@ _COSTS: tuple[tuple[str, str, Callable[[float], str]], ...] = (
     ("processor", "processor time of its steps", _minutes),
     ("steps", "steps", "{:,.0f}".format),
     ("evaluation", "evaluation", _minutes),
+    ("answering", "processor time of a query", _milliseconds),
     ("pre-training memory", "memory: pre-training", _gigabytes),
     ("training memory", "training", _gigabytes),
     ("evaluation memory", "evaluation", _gigabytes),
@@ -215,7 +223,7 @@ _COSTS: tuple[tuple[str, str, Callable[[float], str]], ...] = (
 )
 
 
-def _costs(entries: Sequence[Entry]) -> Table:
+def costs_table(entries: Sequence[Entry]) -> Table:
     rows = [
         [
             entry.name,

@@ -51,6 +51,12 @@ def published_rows(benchmark: str) -> dict[str, dict[str, float]]:
     return rows
 
 
+def published_models(benchmark: str) -> list[str]:
+    """The rows of a benchmark that are models as published, not variants of one."""
+    rows = published_rows(benchmark)
+    return [str(name) for name in published()["models"] if name in rows]
+
+
 def _published_on(benchmark: str) -> dict[str, Any] | None:
     found = published().get(benchmark)
     return found if isinstance(found, dict) else None
