@@ -85,7 +85,8 @@ def test_there_is_a_recipe_for_each_result_of_the_paper() -> None:
     rivals = {name for name in REASONERS.own if name not in OUR_OWN}
     for kind in rivals:
         assert {f"{kind}-{name}" for name in two} <= stems, kind
-    assert len(stems) == 4 * 3 + 4 * 2 + 9 + 2 * len(rivals)
+    assert {f"clmpt-{name}-q2b" for name in two} <= stems
+    assert len(stems) == 4 * 3 + 4 * 2 + 9 + 2 + 2 * len(rivals)
     assert {path.stem for path in LAPTOP} >= {"fb15k-237", "nell995"}
 
 

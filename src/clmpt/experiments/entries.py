@@ -168,6 +168,11 @@ def _graph_differs(variant: Variant) -> list[str]:
     return [str(one) for one in found] if isinstance(found, list) else []
 
 
+def _of_split(queries: QuerySet) -> str:
+    """Which split they are of, if it is not the one that their observed facts suggest."""
+    return ", of the validation split" if queries.about.get("split") == "valid" else ""
+
+
 def _is_official(queries: QuerySet) -> bool:
     return not queries.about.get(SAMPLED)
 
@@ -181,5 +186,5 @@ def _origin(queries: QuerySet) -> str:
         if names:
             seed = f", seed {queries.about.get('seed')}" if kind == SAMPLED else ""
             listed = ", ".join(f"{name} {by_name.get(name, 0):,}" for name in names)
-            parts.append(f"{kind}{seed}: {listed}")
+            parts.append(f"{kind}{_of_split(queries)}{seed}: {listed}")
     return "; ".join(parts)

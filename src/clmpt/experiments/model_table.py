@@ -40,6 +40,8 @@ class TableRow:
         sweep = self.study.sweep
         recipes = [] if sweep else self.study.recipes()
         tried = [recipe.as_plain() for recipe in (*(sweep.recipes if sweep else ()), *recipes)]
+        for one in tried:
+            one["queries"] = _portable_queries(one["queries"])
         changes = [list(self.study.fixed), list(self.study.seeds)]
         return digest([tried, changes, graph.identity])
 
@@ -59,8 +61,9 @@ class ModelTable:
         return replace(self, rows=tuple(row for row in self.rows if row.name in names))
 
 
-def read_model_table(path: str | Path) -> ModelTable:
-    """A table's file: a title, what is set for all rows and for trials alone, and the rows."""
+def read_model_table(path: str | Path, queries: str = "") -> ModelTable:
+    """A table's file: a title, what is set for all rows and for trials alone, and the rows.
+    `queries` is the folder of official queries, if it is not the graph's."""
     document = read_toml(shipped(Path(path)))
     _check_entries(document, _TABLE, f"'{path}'")
     shared = [str(one) for one in document.get("set", ())]
@@ -71,7 +74,7 @@ def read_model_table(path: str | Path) -> ModelTable:
         if not isinstance(given, dict) or "recipe" not in given:
             raise SettingError(f"{where} must be a table with a 'recipe'.")
         _check_entries(given, _ROW, where)
-        rows.append(_row(given, shared, short))
+        rows.append(_row(given, shared, short, queries))
     names = [row.name for row in rows]
     if not rows or len(set(names)) < len(names):
         raise SettingError(f"'{path}' must have rows with names of their own.")
@@ -96,10 +99,18 @@ def perform_row(
 def _portable(entry: Entry) -> Entry:
     """Without the folders of this machine."""
     trials = [{**trial, "folder": Path(trial["folder"]).name} for trial in entry.trials]
-    return replace(entry, trials=trials, variant=digest(entry.variant))
+    settings = {table: dict(given) for table, given in entry.settings.items()}
+    settings["queries"] = _portable_queries(settings["queries"])
+    return replace(entry, trials=trials, variant=digest(entry.variant), settings=settings)
 
 
-def _row(given: Mapping[str, Any], shared: Sequence[str], short: Sequence[str]) -> TableRow:
+def _portable_queries(settings: Mapping[str, Any]) -> dict[str, Any]:
+    return {**settings, "folder": Path(str(settings["folder"])).name}
+
+
+def _row(
+    given: Mapping[str, Any], shared: Sequence[str], short: Sequence[str], queries: str
+) -> TableRow:
     recipe = str(given["recipe"])
     plain = Recipe.of(variant_tables(recipe, given.get("reasoner")))
     name = str(given.get("name") or plain.name)
@@ -114,6 +125,7 @@ def _row(given: Mapping[str, Any], shared: Sequence[str], short: Sequence[str]) 
         name,
         seeds=tuple(given.get("seeds", ())),
         trial_changes=(*short, *map(str, given.get("trial", ()))),
+        queries=queries,
     )
     return TableRow(name, study)
 

@@ -69,6 +69,7 @@ def query_stage(role: str, plan: QueryPlan, path: Path) -> Stage:
             **(sampled.about or {"graph": plan.graph.fingerprint}),
             "observed": list(OBSERVED[plan.split]),
             "full": list(FULL[plan.split]),
+            "split": plan.split,
             OFFICIAL: [plan.names[t] for t in plan.counts if t in official],
             SAMPLED: [plan.names[t] for t in plan.counts if t not in official],
         }

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from clmpt.errors import SettingError
 from clmpt.registry import REASONERS
@@ -71,6 +71,10 @@ class Queries(Settings):
     train_negated: int = setting(1_000, "training queries per shape with negation", least=1)
     test: int = setting(1_000, "test queries per shape", least=1)
     test_links: int = setting(1_000, "test queries per shape with a single atom", least=1)
+    tested: Literal["test", "valid"] = setting(
+        "test", "the split that is measured; if 'valid', choose nothing on its queries"
+    )
+    folder: str = setting("", "the benchmark folder with queries, if it is not the graph's")
     seed: int = setting(0, "same seed, same queries", least=0)
 
     def __post_init__(self) -> None:

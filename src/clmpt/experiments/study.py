@@ -44,6 +44,7 @@ class Study:
     seeds: tuple[int, ...] = ()
     trials: int | None = None  # points of the grid to draw; None for all
     trial_changes: tuple[str, ...] = ()  # of trials alone, such as a smaller budget
+    queries: str = ""  # the folder of official queries, if it is not the graph's
 
     def __post_init__(self) -> None:
         if len(set(self.seeds)) < len(self.seeds):
@@ -78,9 +79,10 @@ class Study:
     def recipe_of(self, point: Point = ()) -> Recipe:
         """The recipe with its changes and those of a point."""
         changes = [*self.fixed, *point]
-        return Recipe.of(
-            variant_tables(self.recipe, self.reasoner, changes, self.name, self.device)
-        )
+        tables = variant_tables(self.recipe, self.reasoner, changes, self.name, self.device)
+        if self.queries:
+            tables.setdefault("queries", {})["folder"] = self.queries
+        return Recipe.of(tables)
 
     def recipes(self, point: Point = ()) -> list[Recipe]:
         """The recipes of a point, one for each seed; only the seed of training differs."""

@@ -132,6 +132,11 @@ def caveats(entries: Sequence[Entry]) -> list[str]:
     if differ:
         title = title_of(entries[0].benchmark)
         found.append(f"They are for {title} as published. This graph differs: {'; '.join(differ)}.")
+    if any(entry.settings.get("queries", {}).get("tested") == "valid" for entry in entries):
+        found.append(
+            "They were measured on test queries; ours on those of the validation split, on which "
+            "nothing was chosen."
+        )
     if not all(entry.is_official for entry in entries):
         found.append(
             "They were measured on the official queries; ours were sampled by the same protocol, "

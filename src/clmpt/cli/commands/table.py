@@ -28,7 +28,7 @@ _RECORDS = "table"  # the folder of records in a run
 
 
 def make_table(options: argparse.Namespace) -> None:
-    whole = read_model_table(options.table)
+    whole = read_model_table(options.table, options.queries)
     chosen = whole.only(options.rows) if options.rows else whole
     graph, data, out = open_graph(options.data), Path(options.data), Path(options.out)
     records = Path(options.records) if options.records else out / _RECORDS
@@ -70,7 +70,9 @@ def _entries(whole: ModelTable, graph: KnowledgeGraph, records: Path) -> list[En
 def _renew_page(
     whole: ModelTable, graph: KnowledgeGraph, records: Path, options: argparse.Namespace
 ) -> None:
-    command = f"clmpt table {options.table} --data {Path(options.data).name} --out RUN --rows"
+    apart = f" --queries {Path(options.queries).name}" if options.queries else ""
+    data = f"--data {Path(options.data).name}{apart}"
+    command = f"clmpt table {options.table} {data} --out RUN --rows"
     commands = {row.name: f"{command} {shlex.quote(row.name)}" for row in whole.rows}
     renew(table_page(whole.title, _entries(whole, graph, records), commands), records)
 

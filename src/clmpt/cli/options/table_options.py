@@ -14,6 +14,9 @@ def model_table_options(command: AddCommand, reasoner: str | None) -> None:  # n
     )
     table.add_argument("table", metavar="TABLE", help="a TOML file of rows, each with a recipe")
     table.add_argument("--data", required=True, metavar="FOLDER", help="the benchmark's folder")
+    table.add_argument(
+        "--queries", default="", metavar="FOLDER", help="of official queries, if apart from --data"
+    )
     table.add_argument("--out", required=True, metavar="RUN", help="folder; rows share stages")
     table.add_argument(
         "--records",
