@@ -79,7 +79,10 @@ def test_the_t_norm_is_chosen_on_validation_queries_for_each_kind_of_question(
     name: str, learnt: tuple[KnowledgeGraph, EmbeddingPredictor]
 ) -> None:
     graph, trained = learnt
-    basis, given = Basis(graph.view("train"), trained), {"steps": 30} if name == "cqd-co" else {}
+    basis, given = (
+        Basis(graph.view("train"), trained),
+        {"iterations": 30} if name == "cqd-co" else {},
+    )
     valid = [sample(shape(kind), graph, HELD_OUT, 40, 1) for kind in ("2i", "2p", "pi", "3in")]
     tried = ("product", "godel")
     mrr = {
@@ -125,7 +128,7 @@ def asked(name: str, text: str, **chosen: Any) -> torch.Tensor:
 def test_beam_search_refuses_what_would_try_all_pairs_of_entities(text: str, why: str) -> None:
     with pytest.raises(UnsupportedQuery, match=why):
         asked("cqd-beam", text)
-    assert asked("cqd-co", text, steps=3).shape == (1, 40)
+    assert asked("cqd-co", text, iterations=3).shape == (1, 40)
 
 
 def test_beam_search_can_look_back_from_what_is_bound() -> None:
@@ -162,7 +165,7 @@ def test_a_regulariser_needs_a_predictor_that_has_one() -> None:
     basis = Basis(valid_graph(), TransE(*tables))
     with pytest.raises(SettingError, match="TransE has no N3 regulariser"):
         model("cqd-co", basis)
-    made = model("cqd-co", basis, regularisation=0.0, steps=5)
+    made = model("cqd-co", basis, regularisation=0.0, iterations=5)
     assert (
         made.reasoner()
         .score([QueryGroup.single(parse("?y : #0(#1, ?x) & #1(?x, ?y)"))])

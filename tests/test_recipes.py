@@ -147,7 +147,7 @@ def test_cqd_has_its_authors_settings(benchmark: str) -> None:
     assert (optimised.pretraining.epochs, optimised.pretraining.batch) == (100, 1000)
     model = optimised.reasoning.settings
     assert isinstance(model, CQDContinuousSettings)
-    assert (model.learning_rate, model.steps, model.regularisation) == (0.1, 1000, 0.05)
+    assert (model.rate, model.iterations, model.regularisation) == (0.1, 1000, 0.05)
     searched = recipe_of(ROOT / "paper" / f"cqd-beam-{benchmark}.toml")
     assert searched.pretraining == optimised.pretraining
     assert isinstance(searched.reasoning.settings, CQDBeamSettings)

@@ -111,7 +111,7 @@ def test_continuous_optimisation_of_the_repository(
     shape: str, way: str, t_norm: str, steps: str, _: str
 ) -> None:
     start_VQD = torch.from_numpy(REPOSITORY[f"{shape}_{way}_initial"])
-    made = optimised(t_norm, steps=int(steps))
+    made = optimised(t_norm, iterations=int(steps))
     found = made.scores_from(golden_group(shape), start_VQD.transpose(0, 1))
     accuracy = 1e-4 if steps == "20" else 5e-3
     assert_close(found, REPOSITORY[f"{shape}_{way}_{t_norm}_{steps}_scores"], accuracy)
@@ -133,7 +133,7 @@ def test_continuous_optimisation_of_the_fork(
 ) -> None:
     """It scores with the variables before the last step."""
     start = FORK.get(f"{shape}_{way}_initial")
-    made = optimised(t_norm, steps=int(steps) - 1, regularised="atoms", scored="answer")
+    made = optimised(t_norm, iterations=int(steps) - 1, regularised="atoms", scored="answer")
     found = made.scores_from(
         golden_group(shape), None if start is None else torch.from_numpy(start)
     )
@@ -162,6 +162,6 @@ def test_continuous_optimisation_of_lmpnn_s_repository(
     group = golden_group(shape)
     start_QVD = inferred(group, predictor("lmpnn"))
     mean = 0.05 / start_QVD.shape[1]  # the regulariser is a mean over variables
-    course = {"steps": int(steps), "weight_decay": 0.01, "regularisation": mean}
+    course = {"iterations": int(steps), "shrinkage": 0.01, "regularisation": mean}
     found = optimised(t_norm, "lmpnn", **course).scores_from(group, start_QVD)
     assert_close(found, LMPNN[f"{shape}_{way}_{t_norm}_{steps}"])

@@ -50,8 +50,8 @@ BEAMS = [
     ("cqd-beam", (("truth", "calibrated"), ("t_norm", "product"))),
 ]
 OPTIMISED = [
-    ("cqd-co", (("t_norm", "product"), ("steps", 12))),
-    ("cqd-co", (("t_norm", "godel"), ("steps", 12), ("regularised", "atoms"))),
+    ("cqd-co", (("t_norm", "product"), ("iterations", 12))),
+    ("cqd-co", (("t_norm", "godel"), ("iterations", 12), ("regularised", "atoms"))),
 ]
 Variant = tuple[str, tuple[tuple[str, Any], ...]]
 variants = st.sampled_from([*BEAMS, *OPTIMISED])

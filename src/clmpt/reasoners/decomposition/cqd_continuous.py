@@ -56,9 +56,9 @@ class CQDContinuousSettings(Settings):
     t_norm: Literal["tuned", "product", "godel"] = setting(
         "tuned", "of and; or's conorm follows. tuned: product or godel, on validation queries"
     )
-    steps: int = setting(1000, "of Adam, at most", least=0)
-    learning_rate: float = setting(0.1, "of Adam", above=0)
-    weight_decay: float = setting(0.0, "of Adam", least=0)
+    iterations: int = setting(1000, "steps of Adam for a query, at most", least=0)
+    rate: float = setting(0.1, "learning rate of Adam", above=0)
+    shrinkage: float = setting(0.0, "weight decay of Adam", least=0)
     tolerance: float = setting(1e-9, "change of a query's loss at which it stops", least=0)
     initial_scale: float = setting(1e-3, "scale of the initial embeddings", above=0)
     regularisation: float = setting(0.05, "weight of N3 (complex, distmult)", least=0)
@@ -141,7 +141,7 @@ class CQDContinuousReasoner:
         mean_QVD, square_QVD = torch.zeros_like(value_QVD), torch.zeros_like(value_QVD)
         active_Q = torch.ones(1, dtype=torch.bool, device=value_QVD.device)
         before_Q = torch.full_like(active_Q, torch.inf, dtype=value_QVD.dtype)
-        for step in range(1, settings.steps + 1):
+        for step in range(1, settings.iterations + 1):
             with torch.enable_grad():
                 value_QVD.requires_grad_()
                 loss_Q = self._loss(problem, logic, value_QVD)
@@ -152,10 +152,8 @@ class CQDContinuousReasoner:
             mean_QVD.lerp_(slope_QVD, 1 - _MEAN)
             square_QVD.mul_(_SQUARE).addcmul_(slope_QVD, slope_QVD, value=1 - _SQUARE)
             size_QVD = square_QVD.sqrt().div_((1 - _SQUARE**step) ** 0.5).add_(_TINY)
-            moved_QVD = value_QVD * (1 - settings.learning_rate * settings.weight_decay)
-            moved_QVD.addcdiv_(
-                mean_QVD, size_QVD, value=-settings.learning_rate / (1 - _MEAN**step)
-            )
+            moved_QVD = value_QVD * (1 - settings.rate * settings.shrinkage)
+            moved_QVD.addcdiv_(mean_QVD, size_QVD, value=-settings.rate / (1 - _MEAN**step))
             value_QVD = torch.where(active_Q[:, None, None], moved_QVD, value_QVD)
             active_Q = active_Q & ((loss_Q - before_Q).abs() > settings.tolerance)
             if not bool(active_Q.any()):
