@@ -16,6 +16,8 @@ from clmpt.pages.published import columns, published, published_rows
 from clmpt.predictors.predictor import fresh_predictor, read_pretraining
 from clmpt.queries.links import links_of
 from clmpt.queries.store import QueryGroup
+from clmpt.reasoners.decomposition.cqd_beam import CQDBeamSettings
+from clmpt.reasoners.decomposition.cqd_continuous import CQDContinuousSettings
 from clmpt.reasoners.message_passing.clmpt_settings import CLMPTSettings
 from clmpt.reasoners.message_passing.lmpnn import LMPNNSettings
 from clmpt.reasoners.model import GradientModel, build_model
@@ -35,7 +37,7 @@ LAPTOP = sorted((ROOT / "laptop").glob("*.toml"))
 # Those for other graphs differ in numbers, and so do most rows of hyper-parameters.
 STEPPED = [path for path in PAPER if path.stem.endswith(("fb15k-237", "pooling"))]
 OUR_OWN = ("clmpt", "lmpnn", "hybrid", "truth-values")  # or of the main recipes
-WITHOUT_A_ROW = ("truth-values", "hybrid", "gqe", "query2box", "mlp-mixer")
+WITHOUT_A_ROW = ("truth-values", "hybrid", "gqe", "query2box", "mlp-mixer", "cqd-beam")
 
 
 def recipe_of(path: Path) -> Recipe:
@@ -137,6 +139,20 @@ def test_lmpnn_has_its_authors_settings(benchmark: str) -> None:
     assert (recipe.queries, recipe.pretraining) == (usual.queries, usual.pretraining)
     assert isinstance(usual.reasoning.settings, CLMPTSettings)
     assert model.temperature == usual.reasoning.settings.temperature
+
+
+@pytest.mark.parametrize("benchmark", ["fb15k-237", "nell995"])
+def test_cqd_has_its_authors_settings(benchmark: str) -> None:
+    optimised = recipe_of(ROOT / "paper" / f"cqd-co-{benchmark}.toml")
+    assert (optimised.pretraining.rank, optimised.pretraining.regularisation) == (1000, 0.05)
+    assert (optimised.pretraining.epochs, optimised.pretraining.batch) == (100, 1000)
+    model = optimised.reasoning.settings
+    assert isinstance(model, CQDContinuousSettings)
+    assert (model.rate, model.iterations, model.regularisation) == (0.1, 1000, 0.05)
+    searched = recipe_of(ROOT / "paper" / f"cqd-beam-{benchmark}.toml")
+    assert searched.pretraining == optimised.pretraining
+    assert isinstance(searched.reasoning.settings, CQDBeamSettings)
+    assert searched.reasoning.settings.beam == 64
 
 
 @pytest.mark.parametrize(
