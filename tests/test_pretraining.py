@@ -76,6 +76,10 @@ LEARNING = {
     "distmult": {"epochs": 60, "regularisation": 0.01},
     "transe": {"epochs": 150, "learning_rate": 0.05, "margin": 3.0},
     "rotate": {"epochs": 150, "learning_rate": 0.05, "margin": 3.0},
+    "rescal": {"epochs": 60, "regularisation": 0.01},
+    "cp": {"epochs": 60, "regularisation": 0.01},
+    "tucker": {"epochs": 60, "regularisation": 0.01},
+    "conve": {"epochs": 60, "regularisation": 0.01},
 }
 
 
@@ -92,7 +96,7 @@ def test_every_model_learns(model: str, both_directions: bool, tmp_path: Path) -
     assert evaluate_links(predictor, graph, "train").hits_at_10 > 0.8
 
 
-@pytest.mark.parametrize("model", ["complex", "distmult"])
+@pytest.mark.parametrize("model", ["complex", "distmult", "rescal", "cp", "tucker", "conve"])
 def test_a_sample_of_entities_teaches_as_well(model: str, tmp_path: Path) -> None:
     graph = circle(False)
     chosen = settings(model=model, candidates=8, validate_every=5, patience=99, **LEARNING[model])
