@@ -17,9 +17,10 @@ from clmpt.predictors.distmult import DistMult
 from clmpt.predictors.rotate import RotatE
 from clmpt.predictors.transe import TransE
 from clmpt.queries.store import QueryGroup
+from clmpt.reasoners.alternatives import best_alternative
 from clmpt.reasoners.dropout import KEYS_PER_QUERY, NO_DROPOUT, Dropout, SetDropout
 from clmpt.reasoners.message_passing.candidates import lengths, pair_cosines
-from clmpt.reasoners.message_passing.clmpt import CLMPT, best_alternative, cosine, nce_loss, unit
+from clmpt.reasoners.message_passing.clmpt import CLMPT, cosine, nce_loss, unit
 from clmpt.reasoners.message_passing.layout import lay_out_queries
 from models import fresh_reasoner, reasoning
 

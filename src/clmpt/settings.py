@@ -147,11 +147,16 @@ class Training(Settings):
 
     epochs: int = setting(10, "maximum passes over the queries", least=0)
     steps: int = setting(0, "stop after this many steps; 0: no limit but the epochs", least=0)
+    minutes: float = setting(
+        0.0,
+        "stop after about this much processor time, without validation; 0: no limit but the others",
+        least=0,
+    )
     batch: int = setting(512, "queries per step", least=1)
     mixing: Literal["all", "shape"] = setting("all", "batches of all shapes, or of one shape each")
     learning_rate: float = setting(1e-4, "of AdamW", above=0)
     warm_up: int = setting(0, "steps of linear learning-rate warm-up", least=0)
-    decay: Literal["none", "step", "cosine"] = setting("none", "of the learning rate")
+    decay: Literal["none", "step", "fifths", "cosine"] = setting("none", "of the learning rate")
     decay_epoch: int = setting(50, "divide the rate by ten after this epoch (step)", least=1)
     weight_decay: float = setting(1e-4, "of AdamW", least=0)
     clip: float = setting(0.0, "maximum gradient norm; 0: no clipping", least=0)
@@ -165,12 +170,24 @@ class Training(Settings):
     divided: Literal["nothing", "weights"] = setting(
         "nothing", "what several processes divide: nothing, or the weights and optimizer state"
     )
-    validate_every: int = setting(0, "steps between validations; 0: one epoch", least=0)
+    validate_every: int = setting(
+        0, "steps between validations; 0: one epoch, or a fifth of 'minutes'", least=0
+    )
     validation_queries: int = setting(100, "validation queries per shape", least=1)
     patience: int = setting(5, "validations without improvement before stopping", least=1)
     seed: int = setting(0, "same seed, same numbers", least=0)
     device: str = setting("auto", "cpu, cuda, …; auto takes an accelerator if there is one")
     precision: Literal["float32", "bfloat16"] = setting("float32", "of matrix products")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.minutes and self.steps:
+            raise SettingError("'steps' and 'minutes' cannot be combined. Set one of them to 0.")
+        if self.minutes and self.divided == "weights":
+            raise SettingError(
+                "'minutes' is measured on a copy of the model, which divided weights do not have. "
+                "Set 'steps' instead."
+            )
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,8 @@ from clmpt.logic.formula import (
 )
 from clmpt.predictors.complex import ComplEx
 from clmpt.queries.store import QueryGroup
-from clmpt.reasoners.message_passing.clmpt import MessagePassing, best_alternative, cosine
+from clmpt.reasoners.alternatives import best_alternative
+from clmpt.reasoners.message_passing.clmpt import MessagePassing, cosine
 from clmpt.reasoners.message_passing.layout import lay_out_queries
 from clmpt.settings import Reasoning
 from models import changed, fresh_reasoner, reasoning

@@ -105,6 +105,8 @@ def training_work(
     if settings.negatives == "query":
         moved += 12 * steps * settings.batch * candidates * width
     memory = _START + 6 * table + 6 * settings.batch * expected.bytes
+    if settings.minutes:
+        return Work(fixed=60 * settings.minutes, memory=memory)
     return Work(products, moved, _A_STEP * steps, memory)
 
 

@@ -66,6 +66,7 @@ def _of_variant(variant: Variant) -> Entry:
     costs = {
         **_pretraining_costs(variant),
         "training": summary.get("seconds"),
+        "processor": summary.get("processor"),
         "steps": summary.get("steps_done"),
         "training memory": summary.get("memory"),
         **_evaluation_costs(places["report"]),

@@ -99,7 +99,7 @@ def _section(entries: Sequence[Entry], benchmark: str, prefix: str) -> list[Bloc
         blocks.append(
             Text(
                 "Memory is the peak of the process in that stage. Times are wall-clock times, "
-                "including validation."
+                "including validation, except for the processor time, which all threads add to."
             )
         )
     blocks += _curves(entries, prefix)
@@ -191,6 +191,7 @@ def _millions(value: float) -> str:
 _COSTS: tuple[tuple[str, str, Callable[[float], str]], ...] = (
     ("pre-training", "pre-training", _minutes),
     ("training", "training", _minutes),
+    ("processor", "processor time of its steps", _minutes),
     ("steps", "steps", "{:,.0f}".format),
     ("evaluation", "evaluation", _minutes),
     ("pre-training memory", "memory: pre-training", _gigabytes),

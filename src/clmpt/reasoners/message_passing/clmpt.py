@@ -22,6 +22,7 @@ from clmpt.logic.formula import Query
 from clmpt.logic.query_graph import query_graphs
 from clmpt.predictors.predictor import EmbeddingPredictor, look_up
 from clmpt.queries.store import QueryGroup
+from clmpt.reasoners.alternatives import best_alternative
 from clmpt.reasoners.dropout import NO_DROPOUT, Dropout, SetDropout
 from clmpt.reasoners.message_passing.asking import MessagePassingReasoner
 from clmpt.reasoners.message_passing.candidates import CandidateTable, pair_cosines
@@ -251,15 +252,6 @@ def cosine(answers_GD: Tensor, entities_ED: Tensor) -> Tensor:
 
 def unit(rows_ND: Tensor) -> Tensor:
     return functional.normalize(rows_ND, dim=-1)
-
-
-def best_alternative(scores_GN: Tensor, query_G: Tensor, queries: int) -> Tensor:
-    """scores_QN: a union scores as high as the best of its alternatives."""
-    if len(scores_GN) == queries:  # one alternative each, in order
-        return scores_GN
-    best_QN = scores_GN.new_full((queries, scores_GN.shape[1]), -math.inf)
-    rows_GN = query_G[:, None].expand_as(scores_GN)
-    return best_QN.scatter_reduce(0, rows_GN, scores_GN, "amax")  # eq:union
 
 
 def nce_loss(positive_Q1: Tensor, negative_QK: Tensor, temperature: float) -> Tensor:
