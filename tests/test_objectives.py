@@ -11,14 +11,14 @@ from torch.nn import functional
 
 from clmpt.graph.knowledge_graph import KnowledgeGraph
 from clmpt.predictors.complex import ComplEx
+from clmpt.predictors.cp import CP
+from clmpt.predictors.inner_products import DiagonalPredictor, InnerProductPredictor
 from clmpt.predictors.objectives import (
     FullSoftmax,
     SelfAdversarial,
     sampled_loss,
     softmax_loss,
 )
-from clmpt.predictors.cp import CP
-from clmpt.predictors.inner_products import DiagonalPredictor, InnerProductPredictor
 from clmpt.predictors.predictor import fresh_predictor, read_pretraining
 from clmpt.predictors.sampled_softmax import RowAdagrad, SampledSoftmax, sampled_softmax_loss
 from clmpt.predictors.transe import TransE

@@ -81,8 +81,8 @@ def test_rotate_by_hand() -> None:
 
 
 def test_rescal_by_hand() -> None:
-    # hᵀ R = (1·1 + 2·3, 1·2 + 2·4) = (7, 10); with t: 7·2 + 10·1 = 24. Backwards: Rᵀ has rows (1, 3)
-    # and (2, 4), so tᵀ Rᵀ = (2·1 + 1·2, 2·3 + 1·4) = (4, 10), and with h the same 4 + 20 = 24.
+    # hᵀ R = (1·1 + 2·3, 1·2 + 2·4) = (7, 10); with t: 7·2 + 10·1 = 24. Backwards: Rᵀ has rows
+    # (1, 3) and (2, 4), so tᵀ Rᵀ = (2·1 + 1·2, 2·3 + 1·4) = (4, 10), and with h 4 + 20 = 24 again.
     entities, relation = torch.stack([numbers(1, 2), numbers(2, 1)]), numbers(1, 2, 3, 4)[None]
     predictor = RESCAL(entities, relation, NO_INVERSES)
     assert one(predictor) == 24
@@ -109,9 +109,9 @@ def test_tucker_by_hand() -> None:
 
 def test_conve_by_hand() -> None:
     # The column 1 2 3 3 2 1 less its mean, over its deviation, is -a 0 a a 0 -a. Filters that take
-    # the first of three make -a 0 a a of it: normalised, -5 -1 3 3 over √11, of which 3 / √11 is
-    # picked, and 0 below it. Two numbers normalised are 1 and -1. Scaled by 2 and 1 and shifted by 1
-    # and 4: 3 and 3, and a 1 for the bias. With t: 3·1 + 3·2 + 5 = 14.
+    # the first of three make -a 0 a a of it: normalised, -5 -1 3 3 over √11. A positive number is
+    # picked, and 0 below it. Two numbers normalised are 1 and -1. Scaled by 2 and 1 and shifted by
+    # 1 and 4: 3 and 3, and a 1 for the bias. With t: 3·1 + 3·2 + 5 = 14.
     entities = torch.stack([numbers(1, 2, 3), numbers(1, 2, 5)])
     predictor = ConvE(entities, numbers(3, 2, 1)[None], ITSELF)
     predictor.initialise(torch.Generator())

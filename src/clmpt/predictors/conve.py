@@ -19,7 +19,7 @@ from torch.nn import functional
 
 from clmpt.compute.chunks import rows_at_once
 from clmpt.errors import DataError, SettingError
-from clmpt.predictors.inner_products import InnerProductPredictor
+from clmpt.predictors.inner_products import LARGER_START, InnerProductPredictor
 from clmpt.predictors.predictor import check_same_width
 
 # Shapes: A atoms, D = rank, W = rank, H × L a picture's height and length, C channels, h × l a
@@ -30,6 +30,8 @@ _COPIES = 4  # of the features, while a network is applied
 
 
 class ConvE(InnerProductPredictor):
+    defaults = LARGER_START
+
     def __init__(self, entities_ED: Tensor, relations_SW: Tensor, inverse_R: Tensor) -> None:
         super().__init__(entities_ED, relations_SW, inverse_R)
         width, new = entities_ED.shape[1], entities_ED.new_zeros

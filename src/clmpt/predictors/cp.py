@@ -11,12 +11,14 @@ import torch
 from torch import Tensor
 
 from clmpt.errors import DataError
-from clmpt.predictors.inner_products import DiagonalPredictor
+from clmpt.predictors.inner_products import LARGER_START, DiagonalPredictor
 
 # Shapes: A atoms, B questions, T facts, D = 2 × rank, W = rank
 
 
 class CP(DiagonalPredictor):
+    defaults = LARGER_START
+
     @classmethod
     def width(cls, rank: int) -> int:
         return 2 * rank

@@ -18,6 +18,9 @@ from clmpt.predictors.predictor import EmbeddingPredictor, look_up
 # Shapes: E entities, D width of an entity, W width of a relation, S rows of the relation table,
 # A atoms, B questions, T facts (answers of all questions, concatenated), N distinct relations
 
+# For scores that learn sooner from larger numbers; those of `Pretraining` suit ComplEx.
+LARGER_START = {"initial_scale": 0.1}
+
 _MOST_NUMBERS = 2**31  # of a tensor of weights: 8 GiB in single precision
 
 

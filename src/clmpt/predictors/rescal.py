@@ -10,12 +10,14 @@ import torch
 from torch import Tensor
 
 from clmpt.errors import DataError
-from clmpt.predictors.inner_products import MatrixPredictor, check_numbers
+from clmpt.predictors.inner_products import LARGER_START, MatrixPredictor, check_numbers
 
 # Shapes: A atoms, N relations, D = rank, W = rank²
 
 
 class RESCAL(MatrixPredictor):
+    defaults = LARGER_START
+
     @classmethod
     def relation_width(cls, rank: int) -> int:
         return rank**2

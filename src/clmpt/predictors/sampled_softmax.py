@@ -191,7 +191,7 @@ class RowAdagrad(torch.optim.Optimizer):
         sum_N = self.state[table]["row_sum"]
         self.state[table]["step"] += 1
         if not gradient.is_sparse:
-            slope_NX, table_NX = gradient.view(len(table), -1), table.view(len(table), -1)
+            slope_NX, table_NX = _by_rows(gradient), _by_rows(table)
             sum_N += slope_NX.square().mean(1)
             table_NX -= rate * slope_NX / (sum_N.sqrt() + least)[:, None]
             return
@@ -200,3 +200,8 @@ class RowAdagrad(torch.optim.Optimizer):
         sum_U = sum_N[row_U] + slope_UD.square().mean(1)
         sum_N[row_U] = sum_U.to(sum_N.dtype)
         table.index_add_(0, row_U, (slope_UD / (sum_U.sqrt() + least)[:, None]), alpha=-rate)
+
+
+def _by_rows(weight: Tensor) -> Tensor:
+    """A view of a tensor with two dimensions, of which the first is its own."""
+    return weight.flatten(1) if weight.dim() > 1 else weight[:, None]

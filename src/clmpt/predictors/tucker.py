@@ -9,13 +9,15 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from clmpt.predictors.inner_products import MatrixPredictor, check_numbers
+from clmpt.predictors.inner_products import LARGER_START, MatrixPredictor, check_numbers
 
 # Shapes: E entities, S rows of the relation table, N relations, D width of an entity, W of a
 # relation
 
 
 class TuckER(MatrixPredictor):
+    defaults = LARGER_START
+
     def __init__(self, entities_ED: Tensor, relations_SW: Tensor, inverse_R: Tensor) -> None:
         super().__init__(entities_ED, relations_SW, inverse_R)
         width = entities_ED.shape[1]
