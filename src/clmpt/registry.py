@@ -133,6 +133,10 @@ PREDICTORS: Registry[EmbeddingPredictor] = Registry(
         "distmult": "clmpt.predictors.distmult:DistMult",
         "transe": "clmpt.predictors.transe:TransE",
         "rotate": "clmpt.predictors.rotate:RotatE",
+        "rescal": "clmpt.predictors.rescal:RESCAL",
+        "cp": "clmpt.predictors.cp:CP",
+        "tucker": "clmpt.predictors.tucker:TuckER",
+        "conve": "clmpt.predictors.conve:ConvE",
     },
 )
 

@@ -101,19 +101,28 @@ def check_known(name: str, known: Sequence[str]) -> None:
 class Pretraining(Settings):
     """How a link predictor is trained. A predictor's class may override the defaults."""
 
-    model: str = setting("complex", "scoring function: complex, distmult, transe, rotate")
-    rank: int = setting(200, "numbers per entity; complex numbers for complex and rotate", least=1)
+    model: str = setting(
+        "complex",
+        "scoring function: complex, distmult, transe, rotate, rescal, cp, tucker, conve",
+    )
+    rank: int = setting(
+        200, "numbers per entity; complex ones (complex, rotate), or pairs (cp)", least=1
+    )
     epochs: int = setting(30, "maximum passes over the facts", least=1)
     batch: int = setting(1000, "distinct (entity, relation) pairs per step", least=1)
-    learning_rate: float = setting(0.1, "of Adagrad (complex, distmult) or Adam", above=0)
+    learning_rate: float = setting(0.1, "of Adam (transe, rotate) or Adagrad", above=0)
     decay: Literal["none", "linear"] = setting("none", "of the learning rate, over all epochs")
     initial_scale: float = setting(1e-3, "scale of the initial embeddings", above=0)
-    regularisation: float = setting(0.05, "weight of N3 (complex, distmult)", least=0)
+    regularisation: float = setting(
+        0.05, "weight of N3 (complex, distmult, cp) or DURA (rescal, tucker, conve)", least=0
+    )
     relation_weight: float = setting(
-        0.0, "weight of predicting a fact's relation from its ends (complex, distmult)", least=0
+        0.0,
+        "weight of predicting a fact's relation from its ends (not transe, rotate, conve)",
+        least=0,
     )
     candidates: int = setting(
-        0, "entities drawn per step instead of scoring all; 0: all (complex, distmult)", least=0
+        0, "entities drawn per step instead of scoring all; 0: all (not transe, rotate)", least=0
     )
     group: int = setting(
         0, "questions of a step that share candidates; 0: all (with candidates)", least=0

@@ -34,7 +34,8 @@ from clmpt.logic.formula import (
 from clmpt.logic.normal_form import variables_in
 from clmpt.logic.quantifiers import apart, quantified, some_not
 from clmpt.logic.query_graph import NEGATED_GROUP
-from clmpt.predictors.predictor import BilinearPredictor, EmbeddingPredictor
+from clmpt.predictors.inner_products import DiagonalPredictor
+from clmpt.predictors.predictor import EmbeddingPredictor
 from clmpt.queries.store import QueryGroup
 from clmpt.reasoners.decomposition.decomposition_model import DecompositionModel
 from clmpt.reasoners.decomposition.formula_search import Filled
@@ -87,7 +88,7 @@ class CQDContinuous(DecompositionModel):
         predictor: type[EmbeddingPredictor],
         width: int,  # noqa: ARG003
     ) -> None:
-        if settings.regularisation and not issubclass(predictor, BilinearPredictor):
+        if settings.regularisation and not issubclass(predictor, DiagonalPredictor):
             raise SettingError(
                 f"{predictor.__name__} has no N3 regulariser. Set the regularisation to 0."
             )
@@ -165,7 +166,7 @@ class CQDContinuousReasoner:
         truth_Q = logic.truth(problem.plan.formula, problem.of_values(value_QVD))
         if not self.settings.regularisation:
             return -truth_Q
-        assert isinstance(problem.predictor, BilinearPredictor)
+        assert isinstance(problem.predictor, DiagonalPredictor)
         size_QV = problem.predictor.cubed_moduli(value_QVD).sum(-1)
         if self.settings.regularised == "atoms":
             size_QV = size_QV * size_QV.new_tensor(problem.plan.occurrences)

@@ -88,7 +88,8 @@ class MessagePassing(GradientModel):
 
     def passing(self, share: bool = True) -> PassingOptions:
         inverse_R = self.predictor.inverse_R.cpu().numpy()
-        return PassingOptions(inverse_R, self.settings.conditional, share=share)
+        reversible = self.predictor.can_reverse()
+        return PassingOptions(inverse_R, self.settings.conditional, True, share, reversible)
 
     def lay_out(self, groups: Sequence[QueryGroup]) -> QueryBatch:
         """For training, where equal updates are not shared, because dropout makes them differ."""
@@ -98,7 +99,8 @@ class MessagePassing(GradientModel):
         """The predictor's inference along each edge, from the embedding at its other end."""
         return self.predictor.rho(
             look_up(items_ID, wave.source_M),
-            look_up(relations_BW, wave.relation_M),
+            relations_BW,
+            wave.relation_M,
             wave.to_head_M,
             wave.negated_M,
             self.settings.penalty or None,
