@@ -9,7 +9,7 @@ can be made over days and on several machines.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ from clmpt.experiments.variant_settings import variant_tables
 from clmpt.graph.knowledge_graph import KnowledgeGraph
 from clmpt.pages.entry import Entry
 from clmpt.progress import ReportProgress, silent
+from clmpt.registry import REASONERS
 from clmpt.storage.files import read_toml
 
 _TABLE = {"title": str, "set": list, "trial": list, "row": list}
@@ -38,12 +39,9 @@ class TableRow:
 
     def key(self, graph: KnowledgeGraph) -> str:
         sweep = self.study.sweep
-        recipes = [] if sweep else self.study.recipes()
-        tried = [recipe.as_plain() for recipe in (*(sweep.recipes if sweep else ()), *recipes)]
-        for one in tried:
-            one["queries"] = _portable_queries(one["queries"])
+        recipes = sweep.recipes if sweep else self.study.recipes()
         changes = [list(self.study.fixed), list(self.study.seeds)]
-        return digest([tried, changes, graph.identity])
+        return digest([list(map(_chosen, recipes)), changes, graph.identity])
 
 
 @dataclass(frozen=True)
@@ -96,6 +94,28 @@ def perform_row(
     return TableRecord(row.name, row.key(graph), tuple(map(_portable, entries)))
 
 
+def _chosen(recipe: Recipe) -> dict[str, Any]:
+    """What a recipe sets to something else than the default: so that a setting which is new leaves
+    records as they are."""
+    tables: dict[str, Any] = {
+        "queries": recipe.queries,
+        "reasoning": recipe.reasoning.settings,
+        "training": recipe.training,
+    }
+    if REASONERS.find(recipe.reasoning.reasoner).needs_predictor:
+        tables["pretraining"] = recipe.pretraining
+    found = {
+        name: {
+            each.name: getattr(table, each.name)
+            for each in fields(table)
+            if getattr(table, each.name) != each.default
+        }
+        for name, table in tables.items()
+    }
+    found["queries"] = _portable_queries(found["queries"])
+    return {**found, "reasoner": recipe.reasoning.reasoner}
+
+
 def _portable(entry: Entry) -> Entry:
     """Without the folders of this machine."""
     trials = [{**trial, "folder": Path(trial["folder"]).name} for trial in entry.trials]
@@ -105,7 +125,7 @@ def _portable(entry: Entry) -> Entry:
 
 
 def _portable_queries(settings: Mapping[str, Any]) -> dict[str, Any]:
-    return {**settings, "folder": Path(str(settings["folder"])).name}
+    return {**settings, "folder": Path(str(settings.get("folder", ""))).name}
 
 
 def _row(
