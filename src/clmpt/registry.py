@@ -152,6 +152,8 @@ REASONERS: Registry[ReasonerModel] = Registry(
         "mlp": "clmpt.reasoners.operators.mlp:MLP",
         "mlp-mixer": "clmpt.reasoners.operators.mlp:MLPMixer",
         "query2particles": "clmpt.reasoners.operators.query2particles:Query2Particles",
+        "kgtransformer": "clmpt.reasoners.transformers.kgtransformer:KGTransformer",
+        "biqe": "clmpt.reasoners.transformers.biqe:BIQE",
         "hybrid": "clmpt.reasoners.hybrid:Hybrid",
         "truth-values": "clmpt.reasoners.truth_values.truth_values:TruthValues",
     },
