@@ -20,9 +20,11 @@ from clmpt.reasoners.message_passing.clmpt_settings import CLMPTSettings
 from clmpt.reasoners.message_passing.lmpnn import LMPNNSettings
 from clmpt.reasoners.model import GradientModel, build_model
 from clmpt.sampling.sampler import Protocol, sample
+from clmpt.settings import Reasoning
 from clmpt.training.pretrainer import Pretrainer
 from clmpt.training.trainer import Trainer
 from models import basis_of
+from models import changed as changed_settings
 from toy import random_graph
 
 ROOT = Path(__file__).parents[1] / "recipes"
@@ -52,6 +54,13 @@ def queries() -> dict[str, QueryGroup]:
     return {name: sample(shape(name), graph, protocol, 4, 0) for name in (*EPFO, *NEGATION)}
 
 
+def in_fewer_layers(chosen: Reasoning) -> Reasoning:
+    """The same with two layers of four experts: half a billion weights take half a minute."""
+    fewer = {"layers": 2, "experts": 4}
+    known = chosen.settings.__dataclass_fields__
+    return changed_settings(chosen, **{key: fewer[key] for key in fewer if key in known})
+
+
 @pytest.mark.parametrize("path", [*PAPER, *LAPTOP], ids=lambda path: path.stem)
 def test_a_recipe_takes_a_step_of_each_kind(path: Path, queries: dict[str, QueryGroup]) -> None:
     recipe, graph = recipe_of(path), random_graph(True)
@@ -59,7 +68,7 @@ def test_a_recipe_takes_a_step_of_each_kind(path: Path, queries: dict[str, Query
     links = links_of(graph, "train")
     assert Pretrainer(predictor, links, recipe.pretraining).step().isfinite()
     groups = [queries[name] for name in recipe.queries.trained.split()]
-    model = build_model(basis_of(predictor), recipe.reasoning, recipe.training.seed)
+    model = build_model(basis_of(predictor), in_fewer_layers(recipe.reasoning), 0)
     if not isinstance(model, GradientModel):  # nothing to train
         return
     mixed = replace(recipe.training, batch=8, mixing="all")
@@ -68,8 +77,9 @@ def test_a_recipe_takes_a_step_of_each_kind(path: Path, queries: dict[str, Query
 
 def test_there_is_a_recipe_for_each_result_of_the_paper() -> None:
     """Three main results, their frozen variants, with and without conditional passing on two
-    graphs, LMPNN in its variants, CLMPT-small in two on two, and nine rows of hyper-parameters."""
-    stems = {path.stem for path in PAPER}
+    graphs, LMPNN in its variants, CLMPT-small in two on two, and nine rows of hyper-parameters.
+    Other models are not its results."""
+    stems = {path.stem for path in PAPER if path.stem.startswith(("clmpt", "lmpnn"))}
     three, two = ("fb15k", "fb15k-237", "nell995"), ("fb15k-237", "nell995")
     for kind in ("clmpt", "clmpt-frozen", "lmpnn", "lmpnn-trainable"):
         assert {f"{kind}-{name}" for name in three} <= stems
@@ -81,9 +91,10 @@ def test_there_is_a_recipe_for_each_result_of_the_paper() -> None:
 
 @pytest.mark.parametrize("path", [*PAPER, *LAPTOP], ids=lambda path: path.stem)
 def test_a_recipe_names_the_row_that_it_reproduces(path: Path) -> None:
-    """If there is one: the paper has no truth values."""
+    """If there is one: the paper has no truth values, and compares other models by Hits@3 only."""
     asked = recipe_of(path).experiment
-    published = "truth-values" not in path.stem and "hybrid" not in path.stem
+    others = ("truth-values", "hybrid", "kgtransformer", "biqe")
+    published = not any(other in path.stem for other in others)
     assert (asked.published in published_rows(asked.benchmark)) == published
     assert asked.benchmark in path.stem
 

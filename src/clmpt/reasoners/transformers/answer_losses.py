@@ -44,12 +44,12 @@ def answers_loss(scores_QE: Tensor, answers: AnswerSets, smoothing: float = 0.0)
     return (sum_Q / count_Q.clamp_min(1)).mean()
 
 
-def sampled_loss(scores_QK: Tensor, wrong_QK: Tensor, smoothing: float = 0.0) -> Tensor:
+def one_answer_loss(scores_QK: Tensor, wrong_QK: Tensor, smoothing: float = 0.0) -> Tensor:
     """The same for one answer of each query, which is first, and a sample of other entities;
     `wrong_QK` says which of these are not answers.
 
     >>> scores = torch.tensor([[math.log(3.0), 0.0, 9.0]])
-    >>> loss = sampled_loss(scores, torch.tensor([[True, False]]))
+    >>> loss = one_answer_loss(scores, torch.tensor([[True, False]]))
     >>> round(float(loss.exp()), 4)
     1.3333
     """

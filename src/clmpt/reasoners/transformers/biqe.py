@@ -26,7 +26,7 @@ from clmpt.queries.store import AnswerSets, QueryGroup
 from clmpt.reasoners.dropout import Dropout, SetDropout
 from clmpt.reasoners.model import Cost
 from clmpt.reasoners.token_sets import Sizes, linear, sets_of
-from clmpt.reasoners.transformers.token_layout import Token, fill_tokens, refuse_negation
+from clmpt.reasoners.transformers.token_layout import QueryToken, fill_tokens, refuse_negation
 from clmpt.reasoners.transformers.token_model import TokenModel, TokenSettings
 from clmpt.settings import setting
 
@@ -53,7 +53,7 @@ class BIQESettings(TokenSettings):
 class PathTokens:
     """The tokens of a graph: first the free variable, which all paths share, then path by path."""
 
-    tokens: tuple[Token, ...]
+    tokens: tuple[QueryToken, ...]
     path: tuple[int, ...]  # the number of each token's path; -1 for the free variable
 
     @property
@@ -104,14 +104,14 @@ def path_tokens(query: Query) -> tuple[PathTokens, ...]:
 
 
 def _tokens(graph: QueryGraph) -> PathTokens:
-    tokens, owner = [Token(None, 0)], [-1]
+    tokens, owner = [QueryToken(None, 0)], [-1]
     for number, path in enumerate(query_paths(graph, _MOST_HOPS)):
         for count, hop in enumerate(path):
             term = None if hop.start is None else graph.terms[hop.start]
             symbol = None if isinstance(term, Variable) else term
             relation = graph.edges[hop.edge].relation
-            tokens.append(Token(symbol, 2 * count + 1))
-            tokens.append(Token(relation, 2 * count + 2, True, hop.backwards))
+            tokens.append(QueryToken(symbol, 2 * count + 1))
+            tokens.append(QueryToken(relation, 2 * count + 2, True, hop.backwards))
             owner += [number, number]
     return PathTokens(tuple(tokens), tuple(owner))
 

@@ -35,7 +35,8 @@ from clmpt.settings import setting
 # one of its experts, p pairs of one expert, X experts, G answers, Q queries, E entities, D width,
 # F hidden width, H heads
 
-_STATES, _TOKENS = 4.5, 8  # of an average training query: states in a layer, tokens
+# Tokens of an average training query that are within 0, 1, 2, … steps of the free variable.
+_WITHIN = (1.0, 2.6, 4.2, 6.2, 6.6, 7.2, 7.4, 7.6)
 
 
 @dataclass(frozen=True)
@@ -120,7 +121,8 @@ class KGTransformer(TokenModel):
 
     @classmethod
     def expected_cost(cls, settings: KGTransformerSettings, width: int) -> Cost:  # noqa: ARG003
-        return cls.cost_of(settings, _STATES * settings.layers, _TOKENS)
+        states = sum(_WITHIN[min(reach, len(_WITHIN) - 1)] for reach in range(settings.layers))
+        return cls.cost_of(settings, states, round(_WITHIN[-1]))
 
 
 class _Layer(nn.Module):

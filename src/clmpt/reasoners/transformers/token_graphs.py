@@ -11,7 +11,7 @@ import numpy as np
 from clmpt.graph.edges import Ints
 from clmpt.logic.formula import And, Atom, Exists, Formula, Not, Query, Term, Variable
 from clmpt.logic.query_graph import QueryEdge, QueryGraph, query_graphs
-from clmpt.reasoners.transformers.token_layout import Token
+from clmpt.reasoners.transformers.token_layout import QueryToken
 
 # Shapes: S tokens of a graph
 
@@ -27,7 +27,7 @@ class TokenGraph:
     There is one free variable for each alternative of the query that the graph stands for.
     """
 
-    tokens: tuple[Token, ...]
+    tokens: tuple[QueryToken, ...]
     seen: tuple[tuple[int, ...], ...]
     free: tuple[int, ...]
 
@@ -79,8 +79,8 @@ def _tokens(graphs: Sequence[QueryGraph], alternatives: int) -> TokenGraph:
     """Graphs beside each other, which share the constants of equal atoms; the first
     `alternatives` of them are asked for."""
     number: dict[object, int] = {}
-    nodes: list[Token] = []
-    relations: list[Token] = []
+    nodes: list[QueryToken] = []
+    relations: list[QueryToken] = []
     ends: list[tuple[int, int]] = []  # of each relation token: where it comes from and leads to
 
     def node(which: int, graph: QueryGraph, edge: QueryEdge, end: int) -> int:
@@ -99,7 +99,7 @@ def _tokens(graphs: Sequence[QueryGraph], alternatives: int) -> TokenGraph:
         nodes.append(_node(graph.terms[graph.free]))
         for edge in graph.edges:
             head, tail = (node(which, graph, edge, end) for end in (edge.head, edge.tail))
-            relations += [Token(edge.relation, RELATION, True, back) for back in (False, True)]
+            relations += [QueryToken(edge.relation, RELATION, True, back) for back in (False, True)]
             ends += [(head, tail), (tail, head)]
     seen = [[own] for own in range(len(nodes) + len(relations))]
     for own, (source, target) in enumerate(ends, len(nodes)):
@@ -109,5 +109,5 @@ def _tokens(graphs: Sequence[QueryGraph], alternatives: int) -> TokenGraph:
     return TokenGraph((*nodes, *relations), tuple(map(tuple, seen)), free)
 
 
-def _node(term: Term) -> Token:
-    return Token(None, VARIABLE) if isinstance(term, Variable) else Token(term, CONSTANT)
+def _node(term: Term) -> QueryToken:
+    return QueryToken(None, VARIABLE) if isinstance(term, Variable) else QueryToken(term, CONSTANT)

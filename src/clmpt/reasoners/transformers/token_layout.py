@@ -29,7 +29,7 @@ MASK = 0
 
 
 @dataclass(frozen=True)
-class Token:
+class QueryToken:
     """A constant or a relation of a query; or without a symbol a variable, which is masked.
 
     `place` is a row of a table that a model adds to what the token is: its kind, or its position.
@@ -45,7 +45,7 @@ class Tokens(Protocol):
     """The tokens of one graph, which stands for an alternative of a query or for several."""
 
     @property
-    def tokens(self) -> tuple[Token, ...]: ...
+    def tokens(self) -> tuple[QueryToken, ...]: ...
 
 
 _Tokens = TypeVar("_Tokens", bound=Tokens)
@@ -83,9 +83,9 @@ def fill_tokens(
     >>> from clmpt.queries.store import AnswerSets
     >>> @dataclass(frozen=True)
     ... class Graph:
-    ...     tokens: tuple[Token, ...]
-    >>> start, relation = Token(Placeholder("s1"), 0), Token(Placeholder("r1"), 1, True)
-    >>> one = Graph((start, relation, Token(None, 2)))
+    ...     tokens: tuple[QueryToken, ...]
+    >>> start, relation = QueryToken(Placeholder("s1"), 0), QueryToken(Placeholder("r1"), 1, True)
+    >>> one = Graph((start, relation, QueryToken(None, 2)))
     >>> none = AnswerSets(np.zeros(3, np.int64), np.empty(0, np.int64))
     >>> ids = np.array([[7], [5]]), np.array([[1], [3]])
     >>> group = QueryGroup("1p", shape("1p"), *ids, none, none)
@@ -95,50 +95,65 @@ def fill_tokens(
     >>> found.parts[0].item_nS.tolist()
     [[3, 1, 0], [4, 2, 0]]
     """
-    relations: list[Ints] = []
-    entities: list[Ints] = []
+    items, first = _Items(inverse_R), 0
     parts: list[TokenPart[_Tokens]] = []
-    sizes = [0, 0]  # of both lists so far
-    first = 0
     for group in groups:
         query_n = np.arange(first, first + len(group))
         first += len(group)
         tokens_before = 0
         for graph in graphs(group.template):
-            item_nS = np.zeros((len(group), len(graph.tokens)), np.int64)
-            for column, token in enumerate(graph.tokens):
-                if token.symbol is None:
-                    continue
-                found = (relations, entities)[not token.is_relation]
-                found.append(_rows(token, token.symbol, group, inverse_R))
-                start = sizes[not token.is_relation]
-                sizes[not token.is_relation] += len(group)
-                item_nS[:, column] = np.arange(start + 1, start + len(group) + 1)
-                if not token.is_relation:
-                    item_nS[:, column] *= -1  # until it is known how many relations there are
             number_S = tokens_before + np.arange(len(graph.tokens))
-            key_nS = query_n[:, None] * KEYS_PER_QUERY + number_S
-            place_nS = np.tile([token.place for token in graph.tokens], (len(group), 1))
-            parts.append(TokenPart(graph, item_nS, place_nS, key_nS, query_n))
             tokens_before += len(graph.tokens)
+            parts.append(
+                TokenPart(
+                    graph,
+                    np.stack([items.of(token, group) for token in graph.tokens], 1),
+                    np.tile([token.place for token in graph.tokens], (len(group), 1)),
+                    query_n[:, None] * KEYS_PER_QUERY + number_S,
+                    query_n,
+                )
+            )
     for part in parts:
-        np.copyto(part.item_nS, sizes[0] - part.item_nS, where=part.item_nS < 0)
-    none = np.empty(0, np.int64)
-    return TokenParts(
-        tuple(parts), np.concatenate([none, *entities]), np.concatenate([none, *relations])
-    )
+        np.copyto(part.item_nS, items.relations - part.item_nS, where=part.item_nS < 0)
+    return TokenParts(tuple(parts), _joined(items.entity_C), _joined(items.relation_B))
 
 
-def _rows(token: Token, symbol: Symbol, group: QueryGroup, inverse_R: Ints) -> Ints:
-    """The entity, or the row of the directed relation, in each query of a group."""
-    if not token.is_relation:
-        return filled(symbol, group, "entities").astype(np.int64)
+class _Items:
+    """Numbers what tokens are, in the order they are asked for."""
+
+    def __init__(self, inverse_R: Ints) -> None:
+        self.inverse_R = inverse_R
+        self.entity_C: list[Ints] = []
+        self.relation_B: list[Ints] = []
+        self.entities = self.relations = 0
+
+    def of(self, token: QueryToken, group: QueryGroup) -> Ints:
+        """A token's items in the queries of a group: those of relations as they are, those of
+        constants as -1, -2, …, until it is known how many relations there are."""
+        number_n = np.arange(1, len(group) + 1)
+        if token.symbol is None:
+            return np.full(len(group), MASK)
+        if token.is_relation:
+            self.relation_B.append(_rows(token, token.symbol, group, self.inverse_R))
+            self.relations += len(group)
+            return number_n + (self.relations - len(group))
+        self.entity_C.append(filled(token.symbol, group, "entities").astype(np.int64))
+        self.entities += len(group)
+        return -(number_n + (self.entities - len(group)))
+
+
+def _rows(token: QueryToken, symbol: Symbol, group: QueryGroup, inverse_R: Ints) -> Ints:
+    """The row of the directed relation in each query of a group."""
     directed = filled(symbol, group, "relations").astype(np.int64)
     relations = len(inverse_R)
     is_backwards = (directed >= relations) != token.backwards
     row = directed % relations
     found: Ints = np.where(is_backwards, inverse_R[row], row)
     return found
+
+
+def _joined(arrays: Sequence[Ints]) -> Ints:
+    return np.concatenate([np.empty(0, np.int64), *arrays])
 
 
 def refuse_negation(query: Query, title: str) -> None:

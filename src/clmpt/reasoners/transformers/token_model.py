@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from typing import Any, ClassVar, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -26,14 +26,13 @@ from clmpt.reasoners.dropout import NO_DROPOUT, Dropout, SetDropout
 from clmpt.reasoners.model import Basis, Candidates, Cost, GradientModel
 from clmpt.reasoners.operators.candidate_losses import is_wrong
 from clmpt.reasoners.pair_scores import pair_scores
-from clmpt.reasoners.transformers.answer_losses import answers_loss, sampled_loss
+from clmpt.reasoners.transformers.answer_losses import answers_loss, one_answer_loss
 from clmpt.reasoners.transformers.token_layout import refuse_negation
 from clmpt.settings import Settings, setting
 
 # Shapes: T tokens, I items, C constants, B relations of a batch, P places, G answers (one for each
 # alternative), Q queries, K candidates, E entities, R rows of the relation table, D width
 
-_BYTES_PER_NUMBER = 4
 _KEYS_PER_LAYER = 2**20
 
 
@@ -71,13 +70,11 @@ class TokenBatch(Protocol):
     def queries(self) -> int: ...
 
 
-_Batch = TypeVar("_Batch", bound=TokenBatch)
-
-
 class TokenModel(GradientModel):
     """A transformer over the tokens of a query, and a linear head for the entities."""
 
     needs_predictor = False
+    phases: ClassVar = {"encoder": "encode"}
     settings: TokenSettings
     inverse_R: Tensor
 
@@ -157,7 +154,7 @@ class TokenModel(GradientModel):
         scores_GK = self.head.sampled(answers_GD, positive_Q[batch.query_G], negative_QK, batch)
         scores_QK = best_alternative(scores_GK, batch.query_G, batch.queries)
         wrong_QK = is_wrong(batch.answers, negative_QK, self.entities, scores_QK.device)
-        return sampled_loss(scores_QK, wrong_QK, smoothing)
+        return one_answer_loss(scores_QK, wrong_QK, smoothing)
 
     # --- the rest of the interface ----------------------------------------------------------------
 
@@ -173,7 +170,7 @@ class TokenModel(GradientModel):
     @classmethod
     def cost_of(cls, settings: Any, states: float, tokens: int) -> Cost:
         """Of computing so many states of so many tokens."""
-        moved = _BYTES_PER_NUMBER * 16 * states * settings.rank
+        moved = 4 * 8 * states * settings.rank
         return Cost(states * cls.products_per_token(settings), moved, tokens)
 
 
@@ -200,11 +197,7 @@ class EntityHead(nn.Module):
             bias_K = look_up(bias_E1, negative_QK[0])[:, 0]
             scores_GK = functional.linear(answers_GD, weight_KD, bias_K)
             return torch.cat([own_G1, scores_GK], 1)
-        negative_GK = (
-            negative_QK[batch.query_G]
-            if len(negative_QK) > 1
-            else negative_QK.expand(len(positive_G), -1)
-        )
+        negative_GK = negative_QK.expand(batch.queries, -1)[batch.query_G]
         return self.pairs(answers_GD, torch.cat([positive_G[:, None], negative_GK], 1))
 
     def pairs(self, answers_GD: Tensor, candidate_GK: Tensor) -> Tensor:
