@@ -156,6 +156,8 @@ REASONERS: Registry[ReasonerModel] = Registry(
         "mlp": "clmpt.reasoners.operators.mlp:MLP",
         "mlp-mixer": "clmpt.reasoners.operators.mlp:MLPMixer",
         "query2particles": "clmpt.reasoners.operators.query2particles:Query2Particles",
+        "cqd-beam": "clmpt.reasoners.decomposition.cqd_beam:CQDBeam",
+        "cqd-co": "clmpt.reasoners.decomposition.cqd_continuous:CQDContinuous",
         "hybrid": "clmpt.reasoners.hybrid:Hybrid",
         "truth-values": "clmpt.reasoners.truth_values.truth_values:TruthValues",
     },

@@ -182,7 +182,9 @@ class Training(Settings):
     validate_every: int = setting(
         0, "steps between validations; 0: one epoch, or a fifth of 'minutes'", least=0
     )
-    validation_queries: int = setting(100, "validation queries per shape", least=1)
+    validation_queries: int = setting(
+        100, "validation queries per shape; 0: none, and the last weights are kept", least=0
+    )
     patience: int = setting(5, "validations without improvement before stopping", least=1)
     seed: int = setting(0, "same seed, same numbers", least=0)
     device: str = setting("auto", "cpu, cuda, …; auto takes an accelerator if there is one")

@@ -18,7 +18,7 @@ from clmpt.queries.benchmark_files import (
     query_files,
     question_file,
     read_queries,
-    read_questions,
+    read_unanswered,
 )
 from clmpt.queries.store import QueryGroup, QuerySet
 from clmpt.sampling.making import make_queries
@@ -69,6 +69,7 @@ def query_stage(role: str, plan: QueryPlan, path: Path) -> Stage:
             **(sampled.about or {"graph": plan.graph.fingerprint}),
             "observed": list(OBSERVED[plan.split]),
             "full": list(FULL[plan.split]),
+            "split": plan.split,
             OFFICIAL: [plan.names[t] for t in plan.counts if t in official],
             SAMPLED: [plan.names[t] for t in plan.counts if t not in official],
         }
@@ -88,7 +89,7 @@ def _official(plan: QueryPlan, name: str, progress: ReportProgress) -> dict[Quer
     if not answered and not questions:
         return {}
     progress(Progress(name, 0, 1, "reading"))
-    groups = read_queries(plan.data, plan.split) if answered else read_questions(questions[0])
+    groups = read_queries(plan.data, plan.split) if answered else read_unanswered(questions[0])
     found = {}
     for group in groups:
         if group.template in plan.counts:

@@ -62,7 +62,7 @@ def read_queries(folder: str | Path, split: str) -> list[QueryGroup]:
     return _read_pickles(path, [load_plain_pickle(file) for file in answers])
 
 
-def read_questions(path: Path) -> list[QueryGroup]:
+def read_unanswered(path: Path) -> list[QueryGroup]:
     """The queries of a file of Query2box or BetaE, without answers, one group per structure."""
     return _read_pickles(path, [])
 

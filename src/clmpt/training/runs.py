@@ -314,8 +314,10 @@ def _validation_queries(
     graph: KnowledgeGraph, queries: QuerySet, valid: QuerySet | None, settings: Training
 ) -> QuerySet:
     """A fixed number of queries with hard answers, for each shape."""
-    chosen = []
-    if valid is not None:
+    chosen: list[QueryGroup] = []
+    if not settings.validation_queries:
+        valid = None
+    elif valid is not None:
         for number, group in enumerate(valid.groups):
             rows = np.flatnonzero(group.hard.counts)
             random = random_of(settings.seed, _VALIDATION, number)
