@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from clmpt.errors import DataError, SettingError
+from clmpt.experiments.model_table import read_model_table
 from clmpt.experiments.recipes import changed, read_recipe
 from clmpt.experiments.reproduction import Recipe
 from clmpt.logic.shapes import EPFO, NEGATION, shape
@@ -36,6 +37,7 @@ PAPER = sorted((ROOT / "paper").glob("*.toml"))
 PUBLISHED = ("fb15k", "fb15k-237", "nell995", "fb15k-237-q2b", "nell995-q2b")
 TRAINED = ["1p", "2p", "3p", "2i", "3i", "2in", "3in", "inp", "pin", "pni"]
 LAPTOP = sorted((ROOT / "laptop").glob("*.toml"))
+TABLES = sorted((ROOT / "tables").glob("*.toml"))
 # Those for other graphs differ in numbers, and so do most rows of hyper-parameters.
 STEPPED = [path for path in PAPER if path.stem.endswith(("fb15k-237", "pooling"))]
 OUR_OWN = ("clmpt", "lmpnn", "hybrid", "truth-values")  # or of the main recipes
@@ -111,6 +113,19 @@ def test_a_recipe_names_the_row_that_it_reproduces(path: Path) -> None:
     published = not any(name in path.stem for name in WITHOUT_A_ROW)
     assert (asked.published in published_rows(asked.benchmark)) == published
     assert asked.benchmark in path.stem
+
+
+@pytest.mark.parametrize("path", TABLES, ids=lambda path: path.stem)
+def test_every_row_of_a_table_has_settings_that_fit_and_a_budget(path: Path) -> None:
+    table = read_model_table(path)
+    assert len(table.rows) >= 5
+    for row in table.rows:
+        tried = list(row.study.sweep.recipes) if row.study.sweep else row.study.recipes()
+        assert len(tried) in (1, 3)  # as many trials for every model
+        for recipe in tried:
+            assert recipe.experiment.benchmark.startswith(path.stem.removesuffix("-settings"))
+            assert recipe.training.minutes == (3 if row.study.sweep else 15)
+            assert recipe.training.steps == 0
 
 
 def test_the_main_recipes_have_the_paper_s_settings() -> None:
