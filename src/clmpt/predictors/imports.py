@@ -88,37 +88,7 @@ def predictor_from_pykeen(
     Supports ComplEx, DistMult, TransE (L1), RotatE and RESCAL, with or without inverse triples, and
     CP with them.
     """
-    from pykeen.nn.modules import (
-        ComplExInteraction,
-        CPInteraction,
-        DistMultInteraction,
-        RESCALInteraction,
-        RotatEInteraction,
-        TransEInteraction,
-    )
-
-    interaction = model.interaction
-    name = next(
-        (
-            name
-            for kind, name in (
-                (ComplExInteraction, "complex"),
-                (DistMultInteraction, "distmult"),
-                (TransEInteraction, "transe"),
-                (RotatEInteraction, "rotate"),
-                (RESCALInteraction, "rescal"),
-                (CPInteraction, "cp"),
-            )
-            if type(interaction) is kind
-        ),
-        None,
-    )
-    norm = {"transe": 1, "rotate": 2}.get(name or "")
-    if name is None or (norm and (interaction.p, interaction.power_norm) != (norm, False)):
-        raise DataError(
-            f"PyKEEN models with {interaction} are not supported. Supported are ComplEx, "
-            "DistMult, TransE with the L1 norm, RotatE, RESCAL and CP."
-        )
+    name = _model_of(model.interaction)
     with torch.inference_mode():
         parts = [_flat(part()) for part in model.entity_representations]  # of CP, head and tail
         entities_ED = torch.cat(parts, 1)
@@ -134,6 +104,27 @@ def predictor_from_pykeen(
     if model.use_inverse_triples:  # PyKEEN interleaves relations and their inverses
         order = np.concatenate([2 * order, 2 * order + 1])
     return predictor_from_tables(name, entities_ED, relations_SW[order], graph)
+
+
+def _model_of(interaction: Any) -> str:
+    """The name here of what a PyKEEN model's scores are."""
+    from pykeen.nn import modules
+
+    name = {
+        modules.ComplExInteraction: "complex",
+        modules.DistMultInteraction: "distmult",
+        modules.TransEInteraction: "transe",
+        modules.RotatEInteraction: "rotate",
+        modules.RESCALInteraction: "rescal",
+        modules.CPInteraction: "cp",
+    }.get(type(interaction))
+    norm = {"transe": 1, "rotate": 2}.get(name or "")
+    if name is None or (norm and (interaction.p, interaction.power_norm) != (norm, False)):
+        raise DataError(
+            f"PyKEEN models with {interaction} are not supported. Supported are ComplEx, "
+            "DistMult, TransE with the L1 norm, RotatE, RESCAL and CP."
+        )
+    return name
 
 
 def predictor_from_tables(
