@@ -88,14 +88,7 @@ def predictor_from_pykeen(
     Supports ComplEx, DistMult, TransE (L1), RotatE and RESCAL, with or without inverse triples, and
     CP with them.
     """
-    interaction = model.interaction
-    name = _pykeen_name(interaction)
-    norm = {"transe": 1, "rotate": 2}.get(name or "")
-    if name is None or (norm and (interaction.p, interaction.power_norm) != (norm, False)):
-        raise DataError(
-            f"PyKEEN models with {interaction} are not supported. Supported are ComplEx, "
-            "DistMult, TransE with the L1 norm, RotatE, RESCAL and CP."
-        )
+    name = _model_of(model.interaction)
     with torch.inference_mode():
         parts = [_flat(part()) for part in model.entity_representations]  # of CP, head and tail
         entities_ED = torch.cat(parts, 1)
@@ -113,26 +106,25 @@ def predictor_from_pykeen(
     return predictor_from_tables(name, entities_ED, relations_SW[order], graph)
 
 
-def _pykeen_name(interaction: object) -> str | None:
-    """What a PyKEEN scoring function is called here."""
-    from pykeen.nn.modules import (
-        ComplExInteraction,
-        CPInteraction,
-        DistMultInteraction,
-        RESCALInteraction,
-        RotatEInteraction,
-        TransEInteraction,
-    )
+def _model_of(interaction: Any) -> str:
+    """The name here of what a PyKEEN model's scores are."""
+    from pykeen.nn import modules
 
-    names = {
-        ComplExInteraction: "complex",
-        DistMultInteraction: "distmult",
-        TransEInteraction: "transe",
-        RotatEInteraction: "rotate",
-        RESCALInteraction: "rescal",
-        CPInteraction: "cp",
-    }
-    return names.get(type(interaction))
+    name = {
+        modules.ComplExInteraction: "complex",
+        modules.DistMultInteraction: "distmult",
+        modules.TransEInteraction: "transe",
+        modules.RotatEInteraction: "rotate",
+        modules.RESCALInteraction: "rescal",
+        modules.CPInteraction: "cp",
+    }.get(type(interaction))
+    norm = {"transe": 1, "rotate": 2}.get(name or "")
+    if name is None or (norm and (interaction.p, interaction.power_norm) != (norm, False)):
+        raise DataError(
+            f"PyKEEN models with {interaction} are not supported. Supported are ComplEx, "
+            "DistMult, TransE with the L1 norm, RotatE, RESCAL and CP."
+        )
+    return name
 
 
 def predictor_from_tables(
