@@ -37,7 +37,7 @@ LAPTOP = sorted((ROOT / "laptop").glob("*.toml"))
 # Those for other graphs differ in numbers, and so do most rows of hyper-parameters.
 STEPPED = [path for path in PAPER if path.stem.endswith(("fb15k-237", "pooling"))]
 OUR_OWN = ("clmpt", "lmpnn", "hybrid", "truth-values")  # or of the main recipes
-WITHOUT_A_ROW = ("truth-values", "hybrid", "gqe", "query2box", "mlp-mixer", "cqd-beam")
+WITHOUT_A_ROW = ("truth-values", "hybrid", "gqe", "query2box", "mlp-mixer", "cqd-beam", "perm")
 
 
 def recipe_of(path: Path) -> Recipe:
