@@ -43,7 +43,7 @@ STEPPED = [path for path in PAPER if path.stem.endswith(("fb15k-237", "pooling")
 OUR_OWN = ("clmpt", "lmpnn", "hybrid", "truth-values")  # or of the main recipes
 WITHOUT_A_ROW = (
     *("truth-values", "hybrid", "gqe", "query2box", "mlp-mixer", "cqd-beam"),
-    *("kgtransformer", "biqe"),
+    *("kgtransformer", "biqe", "perm"),
 )
 
 

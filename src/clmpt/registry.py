@@ -156,6 +156,7 @@ REASONERS: Registry[ReasonerModel] = Registry(
         "mlp": "clmpt.reasoners.operators.mlp:MLP",
         "mlp-mixer": "clmpt.reasoners.operators.mlp:MLPMixer",
         "query2particles": "clmpt.reasoners.operators.query2particles:Query2Particles",
+        "perm": "clmpt.reasoners.operators.perm:PERM",
         "cqd-beam": "clmpt.reasoners.decomposition.cqd_beam:CQDBeam",
         "cqd-co": "clmpt.reasoners.decomposition.cqd_continuous:CQDContinuous",
         "kgtransformer": "clmpt.reasoners.transformers.kgtransformer:KGTransformer",

@@ -91,6 +91,14 @@ def test_the_order_of_atoms_does_not_matter(variant: Variant, query: Query, rand
     same(scores(variant, query), scores(variant, Query(query.free, shuffled(query.body, random))))
 
 
+@given(st.sampled_from(OPTIMISED), queries(), st.randoms(use_true_random=False))
+def test_neither_order_nor_names_matter_to_optimisation_whatever_the_query(
+    variant: Variant, query: Query, random: Random
+) -> None:
+    other = Query(query.free, shuffled(renamed(query.body), random))
+    same(scores(variant, query), scores(variant, other))
+
+
 @given(variants, st.lists(tree_queries(True), min_size=2, max_size=4))
 def test_other_queries_in_the_batch_and_their_order_do_not_matter(
     variant: Variant, several: list[Query]

@@ -47,6 +47,7 @@ from clmpt.settings import Settings, setting
 
 _LEAST = 1e-9  # a truth value that counts as none
 _SEED = 0
+_NUMBERS = 16  # that a query needs for each dimension, about
 _MEAN, _SQUARE, _TINY = 0.9, 0.999, 1e-8  # of Adam
 
 
@@ -104,7 +105,8 @@ class CQDContinuousReasoner:
 
     @torch.no_grad()
     def score(self, groups: Sequence[QueryGroup]) -> Tensor:
-        step = rows_at_once(self.model.entities)
+        width = self.model.frozen.entities_ED.shape[1]
+        step = rows_at_once(max(self.model.entities, _NUMBERS * width))
         return torch.cat(
             [
                 self.scores_from(group.take(slice(start, start + step)))

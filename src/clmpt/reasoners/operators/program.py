@@ -7,7 +7,7 @@ steps, in as many parts as the operator has.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
@@ -84,13 +84,13 @@ class OperatorBatch:
 
 
 def disjunctive(query: Query) -> tuple[Operator, ...]:
-    """A tree without unions for each disjunct: the best of them counts.
+    """A tree without unions for each disjunct; the same set counts once.
 
     >>> from clmpt.logic.shapes import shape
     >>> [type(tree).__name__ for tree in disjunctive(shape("2u"))]
     ['Project', 'Project']
     """
-    return tuple(_simple(operator_tree(part)) for part in query.disjuncts())
+    return _distinct(_simple(operator_tree(part)) for part in query.disjuncts())
 
 
 def undivided(query: Query) -> tuple[Operator, ...]:
@@ -137,10 +137,29 @@ def _simple(node: Operator) -> Operator:
     if isinstance(node, Negate):
         inner = _simple(node.of)
         return inner.of if isinstance(inner, Negate) else Negate(inner)
-    kind, found = type(node), dict[Operator, None]()
-    for part in map(_simple, node.parts):
-        found.update(dict.fromkeys(part.parts if isinstance(part, kind) else (part,)))
-    return kind(tuple(found)) if len(found) > 1 else next(iter(found))
+    kind = type(node)
+    parts = [
+        each
+        for part in map(_simple, node.parts)
+        for each in (part.parts if isinstance(part, kind) else (part,))
+    ]
+    found = _distinct(parts)
+    return kind(found) if len(found) > 1 else found[0]
+
+
+def _distinct(trees: Iterable[Operator]) -> tuple[Operator, ...]:
+    """Trees without those that differ from others in the order of parts alone."""
+    found: dict[Hashable, Operator] = {}
+    for tree in trees:
+        found.setdefault(_in_any_order(tree), tree)
+    return tuple(found.values())
+
+
+def _in_any_order(node: Operator) -> Hashable:
+    if isinstance(node, Anchor):
+        return node
+    own = (node.relation, node.backwards) if isinstance(node, Project) else ()
+    return type(node), own, frozenset(map(_in_any_order, _parts_of(node)))
 
 
 def operators_of(trees: Iterable[Operator]) -> set[type[Operator]]:

@@ -193,8 +193,12 @@ class SetOperatorModel(GradientModel):
     def scores(self, batch: OperatorBatch, row_EF: Tensor | None = None) -> Tensor:
         """`row_EF` is what `compared` makes of all entities, if the caller has it."""
         row_EF = self.compared(self.entities_EW) if row_EF is None else row_EF
-        scores_GE = self.match_all(self(batch), row_EF)
-        return best_alternative(scores_GE, batch.query_G, batch.queries)
+        set_GX = self(batch)
+        return self.of_queries(self.match_all(set_GX, row_EF), set_GX, batch)
+
+    def of_queries(self, scores_GK: Tensor, set_GX: Tensor, batch: OperatorBatch) -> Tensor:
+        """scores_QK from those of the disjuncts, of which the best counts."""
+        return best_alternative(scores_GK, batch.query_G, batch.queries)
 
     def match_all(self, set_GX: Tensor, row_EF: Tensor) -> Tensor:
         """scores_GE, in chunks that stay in a processor's cache."""
@@ -221,7 +225,7 @@ class SetOperatorModel(GradientModel):
         rows = _Rows(self.entities_EW, torch.cat(entity_N), candidates)
         set_GX = self(batch, rows.anchor_NW, dropout)
         scores_GK = self.candidate_scores(set_GX, rows, batch)
-        scores_QK = best_alternative(scores_GK, batch.query_G, batch.queries)
+        scores_QK = self.of_queries(scores_GK, set_GX, batch)
         negative_QK = candidates.negative_QK
         wrong_QK = is_wrong(batch.answers, negative_QK, self.entities, scores_QK.device)
         return self.loss_of_scores(scores_QK, wrong_QK, candidates)
