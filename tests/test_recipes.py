@@ -16,9 +16,12 @@ from clmpt.pages.published import columns, published, published_rows
 from clmpt.predictors.predictor import fresh_predictor, read_pretraining
 from clmpt.queries.links import links_of
 from clmpt.queries.store import QueryGroup
+from clmpt.reasoners.decomposition.cqd_beam import CQDBeamSettings
+from clmpt.reasoners.decomposition.cqd_continuous import CQDContinuousSettings
 from clmpt.reasoners.message_passing.clmpt_settings import CLMPTSettings
 from clmpt.reasoners.message_passing.lmpnn import LMPNNSettings
 from clmpt.reasoners.model import GradientModel, build_model
+from clmpt.registry import REASONERS
 from clmpt.sampling.sampler import Protocol, sample
 from clmpt.training.pretrainer import Pretrainer
 from clmpt.training.trainer import Trainer
@@ -28,8 +31,13 @@ from toy import random_graph
 ROOT = Path(__file__).parents[1] / "recipes"
 LINKS = sorted((ROOT / "links").glob("*.toml"))
 PAPER = sorted((ROOT / "paper").glob("*.toml"))
+PUBLISHED = ("fb15k", "fb15k-237", "nell995", "fb15k-237-q2b", "nell995-q2b")
 TRAINED = ["1p", "2p", "3p", "2i", "3i", "2in", "3in", "inp", "pin", "pni"]
 LAPTOP = sorted((ROOT / "laptop").glob("*.toml"))
+# Those for other graphs differ in numbers, and so do most rows of hyper-parameters.
+STEPPED = [path for path in PAPER if path.stem.endswith(("fb15k-237", "pooling"))]
+OUR_OWN = ("clmpt", "lmpnn", "hybrid", "truth-values")  # or of the main recipes
+WITHOUT_A_ROW = ("truth-values", "hybrid", "gqe", "query2box", "mlp-mixer", "cqd-beam")
 
 
 def recipe_of(path: Path) -> Recipe:
@@ -52,7 +60,7 @@ def queries() -> dict[str, QueryGroup]:
     return {name: sample(shape(name), graph, protocol, 4, 0) for name in (*EPFO, *NEGATION)}
 
 
-@pytest.mark.parametrize("path", [*PAPER, *LAPTOP], ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", [*STEPPED, *LAPTOP], ids=lambda path: path.stem)
 def test_a_recipe_takes_a_step_of_each_kind(path: Path, queries: dict[str, QueryGroup]) -> None:
     recipe, graph = recipe_of(path), random_graph(True)
     predictor = fresh_predictor(graph, recipe.pretraining)
@@ -68,22 +76,27 @@ def test_a_recipe_takes_a_step_of_each_kind(path: Path, queries: dict[str, Query
 
 def test_there_is_a_recipe_for_each_result_of_the_paper() -> None:
     """Three main results, their frozen variants, with and without conditional passing on two
-    graphs, LMPNN in its variants, CLMPT-small in two on two, and nine rows of hyper-parameters."""
+    graphs, LMPNN in its variants, CLMPT-small in two on two, and nine rows of hyper-parameters;
+    and the models that it is compared with on two graphs."""
     stems = {path.stem for path in PAPER}
     three, two = ("fb15k", "fb15k-237", "nell995"), ("fb15k-237", "nell995")
     for kind in ("clmpt", "clmpt-frozen", "lmpnn", "lmpnn-trainable"):
         assert {f"{kind}-{name}" for name in three} <= stems
     for kind in ("clmpt-without-c", "lmpnn-with-c", "clmpt-small", "clmpt-small-frozen"):
         assert {f"{kind}-{name}" for name in two} <= stems
-    assert len(stems) == 4 * 3 + 4 * 2 + 9
+    rivals = {name for name in REASONERS.own if name not in OUR_OWN}
+    for kind in rivals:
+        assert {f"{kind}-{name}" for name in two} <= stems, kind
+    assert {f"clmpt-{name}-q2b" for name in two} <= stems
+    assert len(stems) == 4 * 3 + 4 * 2 + 9 + 2 + 2 * len(rivals)
     assert {path.stem for path in LAPTOP} >= {"fb15k-237", "nell995"}
 
 
 @pytest.mark.parametrize("path", [*PAPER, *LAPTOP], ids=lambda path: path.stem)
 def test_a_recipe_names_the_row_that_it_reproduces(path: Path) -> None:
-    """If there is one: the paper has no truth values."""
+    """If there is one: the paper has no truth values, and GQE only on other queries."""
     asked = recipe_of(path).experiment
-    published = "truth-values" not in path.stem and "hybrid" not in path.stem
+    published = not any(name in path.stem for name in WITHOUT_A_ROW)
     assert (asked.published in published_rows(asked.benchmark)) == published
     assert asked.benchmark in path.stem
 
@@ -128,6 +141,20 @@ def test_lmpnn_has_its_authors_settings(benchmark: str) -> None:
     assert model.temperature == usual.reasoning.settings.temperature
 
 
+@pytest.mark.parametrize("benchmark", ["fb15k-237", "nell995"])
+def test_cqd_has_its_authors_settings(benchmark: str) -> None:
+    optimised = recipe_of(ROOT / "paper" / f"cqd-co-{benchmark}.toml")
+    assert (optimised.pretraining.rank, optimised.pretraining.regularisation) == (1000, 0.05)
+    assert (optimised.pretraining.epochs, optimised.pretraining.batch) == (100, 1000)
+    model = optimised.reasoning.settings
+    assert isinstance(model, CQDContinuousSettings)
+    assert (model.rate, model.iterations, model.regularisation) == (0.1, 1000, 0.05)
+    searched = recipe_of(ROOT / "paper" / f"cqd-beam-{benchmark}.toml")
+    assert searched.pretraining == optimised.pretraining
+    assert isinstance(searched.reasoning.settings, CQDBeamSettings)
+    assert searched.reasoning.settings.beam == 64
+
+
 @pytest.mark.parametrize(
     ("stem", "table", "name", "value"),
     [
@@ -158,18 +185,18 @@ def test_a_variant_differs_in_one_setting(stem: str, table: str, name: str, valu
     assert own[table][name] == value
 
 
-@pytest.mark.parametrize("benchmark", ["fb15k", "fb15k-237", "nell995"])
+@pytest.mark.parametrize("benchmark", PUBLISHED)
 def test_published_figures_add_up(benchmark: str) -> None:
     """A typo of a point or more shows in an average; the next test finds smaller ones."""
     rows = published_rows(benchmark)
-    assert len(rows) >= 11
+    assert len(rows) >= 7
     for name, row in rows.items():
         for average, shapes in (("Avg_p", EPFO), ("Avg_n", NEGATION)):
             found = [row[shape] for shape in shapes if shape in row]
-            if found:
-                slack = 0.2 if name in ("Q2P", "GammaE") else 0.1  # as printed
+            if found and average in row:
+                slack = 0.2 if name in ("Q2P", "GammaE", "PERM") else 0.1  # as printed
                 assert sum(found) / len(shapes) == pytest.approx(row[average], abs=slack), name
-    assert set(published()) == {"source", "columns", "fb15k", "fb15k-237", "nell995"}
+    assert set(published()) == {"source", "columns", "models", *PUBLISHED}
 
 
 def test_published_figures_match_the_paper(benchmarks: Path) -> None:
@@ -177,9 +204,11 @@ def test_published_figures_match_the_paper(benchmarks: Path) -> None:
     plain = re.sub(r"\\(?:textbf|underline)\{([\d.]+)\}", r"\1", paper)
     printed = [[cell.strip() for cell in line.split("&")] for line in plain.splitlines()]
     rows = {" ".join(f"{float(c):.1f}" if _is_figure(c) else c for c in row) for row in printed}
-    for benchmark in ("fb15k", "fb15k-237", "nell995"):
+    for benchmark in PUBLISHED:
         for name, row in published_rows(benchmark).items():
-            figures = " ".join(f"{row[column]:.1f}" for column in columns() if column in row)
+            figures = " ".join(
+                f"{row[column]:.1f}" for column in columns(benchmark) if column in row
+            )
             assert any(figures in line for line in rows), (benchmark, name)
 
 

@@ -133,6 +133,10 @@ PREDICTORS: Registry[EmbeddingPredictor] = Registry(
         "distmult": "clmpt.predictors.distmult:DistMult",
         "transe": "clmpt.predictors.transe:TransE",
         "rotate": "clmpt.predictors.rotate:RotatE",
+        "rescal": "clmpt.predictors.rescal:RESCAL",
+        "cp": "clmpt.predictors.cp:CP",
+        "tucker": "clmpt.predictors.tucker:TuckER",
+        "conve": "clmpt.predictors.conve:ConvE",
     },
 )
 
@@ -152,6 +156,8 @@ REASONERS: Registry[ReasonerModel] = Registry(
         "mlp": "clmpt.reasoners.operators.mlp:MLP",
         "mlp-mixer": "clmpt.reasoners.operators.mlp:MLPMixer",
         "query2particles": "clmpt.reasoners.operators.query2particles:Query2Particles",
+        "cqd-beam": "clmpt.reasoners.decomposition.cqd_beam:CQDBeam",
+        "cqd-co": "clmpt.reasoners.decomposition.cqd_continuous:CQDContinuous",
         "hybrid": "clmpt.reasoners.hybrid:Hybrid",
         "truth-values": "clmpt.reasoners.truth_values.truth_values:TruthValues",
     },

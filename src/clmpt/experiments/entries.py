@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from clmpt.storage.run_folder import identity_of, read_log, read_provenance, rea
 
 PAGE = "report"  # the folder of the page that compares experiments
 SEEDS = "seeds.json"
+_NONE: Mapping[str, list[dict[str, Any]]] = {}
 
 
 def entries_in(folder: str | Path, leave_out: LeaveOut = refuse) -> list[Entry]:
@@ -41,7 +43,7 @@ def entries_in(folder: str | Path, leave_out: LeaveOut = refuse) -> list[Entry]:
     trials = _trials(folder, leave_out)
     for variant in by_report.values():
         with or_else(leave_out, f"{variant.name}: "):
-            found.append(_of_variant(variant, trials))
+            found.append(entry_of(variant, trials))
             if "baseline" in variant.folders:
                 baselines[variant.folders["baseline"]] = variant
     if not found:
@@ -83,7 +85,8 @@ def _training_of(reasoner: Path) -> str:
     return json.dumps({**identity, "settings": settings}, sort_keys=True)
 
 
-def _of_variant(variant: Variant, trials: dict[str, list[dict[str, Any]]]) -> Entry:
+def entry_of(variant: Variant, trials: Mapping[str, list[dict[str, Any]]] = _NONE) -> Entry:
+    """A finished experiment. `trials` are those of sweeps, by how what they chose was trained."""
     places = variant.folders
     about = variant.settings["experiment"]
     report = read_report(places["report"])
@@ -93,6 +96,7 @@ def _of_variant(variant: Variant, trials: dict[str, list[dict[str, Any]]]) -> En
     costs = {
         **_pretraining_costs(variant),
         "training": summary.get("seconds"),
+        "processor": summary.get("processor"),
         "steps": summary.get("steps_done"),
         "training memory": summary.get("memory"),
         **_evaluation_costs(places["report"]),
@@ -148,12 +152,25 @@ def _pretraining_costs(variant: Variant) -> dict[str, Any]:
 
 def _evaluation_costs(folder: Path) -> dict[str, Any]:
     found = read_cost(folder)
-    return {"evaluation": found.get("seconds"), "evaluation memory": found.get("memory")}
+    report = read_report(folder)
+    queries = sum(int(shape["count"]) for shape in report["shapes"])
+    processor = found.get("processor")
+    answering = {"answering": processor / queries} if is_number(processor) and queries else {}
+    return {
+        "evaluation": found.get("seconds"),
+        "evaluation memory": found.get("memory"),
+        **answering,
+    }
 
 
 def _graph_differs(variant: Variant) -> list[str]:
     found = variant.provenance.get("graph_differs")
     return [str(one) for one in found] if isinstance(found, list) else []
+
+
+def _of_split(queries: QuerySet) -> str:
+    """Which split they are of, if it is not the one that their observed facts suggest."""
+    return ", of the validation split" if queries.about.get("split") == "valid" else ""
 
 
 def _is_official(queries: QuerySet) -> bool:
@@ -169,5 +186,5 @@ def _origin(queries: QuerySet) -> str:
         if names:
             seed = f", seed {queries.about.get('seed')}" if kind == SAMPLED else ""
             listed = ", ".join(f"{name} {by_name.get(name, 0):,}" for name in names)
-            parts.append(f"{kind}{seed}: {listed}")
+            parts.append(f"{kind}{_of_split(queries)}{seed}: {listed}")
     return "; ".join(parts)

@@ -195,11 +195,16 @@ class _Keys:
     @classmethod
     def of(cls, recipe: Recipe, data: Path, needs_predictor: bool) -> _Keys:
         asked = asdict(recipe.queries)
-        train, valid, test = (official_files(data, split) for split in SPLITS)
+        folder = queries_folder(recipe, data)
+        train, valid, test = (
+            official_files(folder, split) for split in ("train", "valid", recipe.queries.tested)
+        )
         train |= {name: asked[name] for name in ("trained", "train", "train_negated", "seed")}
         valid |= {"trained": asked["trained"], "seed": asked["seed"]}
         valid |= {"count": recipe.training.validation_queries}
         test |= {name: asked[name] for name in ("measured", "test", "test_links", "seed")}
+        if recipe.queries.tested != "test":
+            test["tested"] = recipe.queries.tested
         predictor = digest(without_device(recipe.pretraining))
         made_from = [digest(train), digest(valid), predictor if needs_predictor else None]
         model, after = recipe.reasoning.as_plain(), without_device(recipe.training)
@@ -222,8 +227,8 @@ def experiment_stages(
     queries, size, width = out / "queries", len(graph.entities), predictor_width(before)
     plans = _query_plans(recipe, graph, data, workers)
     train, valid, test = (
-        query_stage(split, plan, queries / f"{split}-{key}.queries")
-        for (split, plan), key in zip(
+        query_stage(role, plan, queries / f"{role}-{key}.queries")
+        for (role, plan), key in zip(
             plans.items(), (keys.train, keys.valid, keys.test), strict=True
         )
     )
@@ -256,7 +261,8 @@ def _reports(
     shapes = map(shape, recipe.queries.measured.split())
     count = sum(_tested_count(recipe.queries, template) for template in shapes)
     device = recipe.training.device
-    measured = Measured(queries, count, graph, OBSERVED["test"], device, trust, {})
+    observed = OBSERVED[recipe.queries.tested]
+    measured = Measured(queries, count, graph, observed, device, trust, {})
     reports = out / "reports"
     own = reports / f"{reasoner.name}-{keys.test}"
     rows = REASONERS.find(recipe.reasoning.reasoner).rows_per_query
@@ -270,6 +276,7 @@ def _reports(
 def _query_plans(
     recipe: Recipe, graph: KnowledgeGraph, data: Path, workers: int
 ) -> dict[str, QueryPlan]:
+    """The queries to train on, to choose on and to measure, by role: 'train', 'valid', 'test'."""
     asked, few = recipe.queries, recipe.training.validation_queries
     trained = {shape(name): name for name in asked.trained.split()}
     measured = {shape(name): name for name in asked.measured.split()}
@@ -278,12 +285,18 @@ def _query_plans(
         "valid": dict.fromkeys(trained, few),
         "test": {template: _tested_count(asked, template) for template in measured},
     }
+    folder = queries_folder(recipe, data)
     return {
-        split: QueryPlan(
-            graph, data, split, {**trained, **measured}, counts[split], asked.seed, workers
+        role: QueryPlan(
+            graph, folder, split, {**trained, **measured}, counts[role], asked.seed, workers
         )
-        for split in SPLITS
+        for role, split in zip(SPLITS, ("train", "valid", asked.tested), strict=True)
     }
+
+
+def queries_folder(recipe: Recipe, data: Path) -> Path:
+    """Where official queries are: with the graph, or in a folder of their own."""
+    return Path(recipe.queries.folder) if recipe.queries.folder else data
 
 
 def digest(document: Any) -> str:

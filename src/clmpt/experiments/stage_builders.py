@@ -16,7 +16,7 @@ from typing import Any
 
 from clmpt.answering.asked_model import open_model
 from clmpt.compute import distributed
-from clmpt.compute.devices import find_device, forget_peak_memory, peak_memory
+from clmpt.compute.devices import find_device, forget_peak_memory, peak_memory, work_clock
 from clmpt.errors import DataError
 from clmpt.evaluation.measuring import evaluate
 from clmpt.experiments.costs import Work, measuring_work
@@ -199,7 +199,7 @@ def _report_stage(asked: Asked, measured: Measured, work: Work) -> Stage:
     def run(progress: ReportProgress) -> None:
         groups = [group for group in QuerySet.open(measured.queries).groups if len(group)]
         total, device = sum(map(len, groups)), find_device(measured.device)
-        started = time.perf_counter()
+        started, before = time.perf_counter(), work_clock(device)
         forget_peak_memory(device)
         opened, _ = open_model(
             *(asked.weights, measured.graph, device, measured.trust, asked.reasoner or None)
@@ -214,7 +214,8 @@ def _report_stage(asked: Asked, measured: Measured, work: Work) -> Stage:
             conditions=conditions(measured.graph, [train_split(measured.graph)]),
         )
         seconds = round(time.perf_counter() - started, 1)
-        costs = {"seconds": seconds, "memory": peak_memory(device)}
+        processor = round(work_clock(device) - before, 3)
+        costs = {"seconds": seconds, "processor": processor, "memory": peak_memory(device)}
         distributed.by_one(save_report)(report, asked.report, costs)
 
     return Stage(asked.role, asked.name, asked.report, work, run, is_shared=True)

@@ -43,6 +43,8 @@ class Study:
     device: str | None = None
     seeds: tuple[int, ...] = ()
     trials: int | None = None  # points of the grid to draw; None for all
+    trial_changes: tuple[str, ...] = ()  # of trials alone, such as a smaller budget
+    queries: str = ""  # the folder of official queries, if it is not the graph's
 
     def __post_init__(self) -> None:
         if len(set(self.seeds)) < len(self.seeds):
@@ -77,9 +79,10 @@ class Study:
     def recipe_of(self, point: Point = ()) -> Recipe:
         """The recipe with its changes and those of a point."""
         changes = [*self.fixed, *point]
-        return Recipe.of(
-            variant_tables(self.recipe, self.reasoner, changes, self.name, self.device)
-        )
+        tables = variant_tables(self.recipe, self.reasoner, changes, self.name, self.device)
+        if self.queries:
+            tables.setdefault("queries", {})["folder"] = self.queries
+        return Recipe.of(tables)
 
     def recipes(self, point: Point = ()) -> list[Recipe]:
         """The recipes of a point, one for each seed; only the seed of training differs."""
@@ -91,12 +94,12 @@ class Study:
         """The trials, if some setting has several values."""
         if not self.grid.axes:
             return None
-        plain = self.recipe_of(self.grid.point(0))
-        seed = plain.experiment.seed
+        seed = self.recipe_of(self.grid.point(0)).experiment.seed
         points = tuple(self.grid.points(self.trials, seed))
         name = self.name or Recipe.of(variant_tables(self.recipe, self.reasoner, self.fixed)).name
-        recipes = tuple(self.recipe_of(point) for point in points)
-        return Sweep(name, points, recipes, tuple(self.fixed), self.grid.size, seed)
+        recipes = tuple(self.recipe_of((*self.trial_changes, *point)) for point in points)
+        shared = (*self.fixed, *self.trial_changes)
+        return Sweep(name, points, recipes, shared, self.grid.size, seed)
 
 
 def _seeded(recipe: Recipe, seed: int) -> Recipe:

@@ -26,10 +26,10 @@ class SeedGroup:
     def seeds(self) -> list[int]:
         return [entry.seed for entry in self.entries if entry.seed is not None]
 
-    def mean_of(self, column: str) -> tuple[float, float] | None:
-        """The mean and the standard deviation over seeds of an average or a shape's MRR; None
+    def mean_of(self, column: str, measure: str = "mrr") -> tuple[float, float] | None:
+        """The mean and the standard deviation over seeds of an average or a shape's figure; None
         unless all entries have it."""
-        found = [entry.figure(column) for entry in self.entries]
+        found = [entry.figure(column, measure) for entry in self.entries]
         values = [value for value in found if value is not None]
         if len(values) < len(found):
             return None

@@ -44,6 +44,7 @@ def reproduce_experiment(options: argparse.Namespace) -> None:
     study = Study(
         *(options.recipe, options.reasoner, tuple(options.set or ()), options.name),
         *(options.device, tuple(options.seeds), options.trials),
+        queries=options.queries,
     )
     tried = list(study.sweep.recipes) if study.sweep else study.recipes()
     for device in {d for one in tried for d in (one.pretraining.device, one.training.device)}:

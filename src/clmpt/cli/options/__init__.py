@@ -14,6 +14,7 @@ from clmpt.cli.options.reproduce_options import experiment_options
 from clmpt.cli.options.serve_options import service_options
 from clmpt.cli.options.share_options import sharing_options
 from clmpt.cli.options.solve_options import asking_options
+from clmpt.cli.options.table_options import model_table_options
 from clmpt.cli.options.train_options import reasoner_options
 
 # In the order of the help.
@@ -31,6 +32,7 @@ COMMAND_GROUPS = (
     index_options,
     experiment_options,
     comparing_options,
+    model_table_options,
     sharing_options,
     help_options,
 )

@@ -34,6 +34,9 @@ def experiment_options(command: AddCommand, reasoner: str | None) -> None:  # no
     run.add_argument("recipe", metavar="RECIPE", help="a TOML file of settings")
     run.add_argument("--data", required=True, metavar="FOLDER", help="the benchmark's folder")
     run.add_argument(
+        "--queries", default="", metavar="FOLDER", help="of official queries, if apart from --data"
+    )
+    run.add_argument(
         "--out", required=True, metavar="RUN", help="folder; variants in it share stages"
     )
     run.add_argument(

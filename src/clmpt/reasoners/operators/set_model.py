@@ -24,19 +24,19 @@ from clmpt.logic.operator_tree import Anchor, Intersect, Negate, Operator, Proje
 from clmpt.predictors.predictor import look_up
 from clmpt.queries.links import inverse_rows
 from clmpt.queries.store import QueryGroup
+from clmpt.reasoners.alternatives import best_alternative
 from clmpt.reasoners.dropout import NO_DROPOUT, Dropout, SetDropout
-from clmpt.reasoners.message_passing.clmpt import best_alternative
 from clmpt.reasoners.model import Basis, Candidates, Cost, GradientModel, ModelReasoner
-from clmpt.reasoners.operators.candidate_losses import is_wrong, logistic_loss, softmax_loss
+from clmpt.reasoners.operators.candidate_losses import is_wrong, joint_loss, separate_loss
 from clmpt.reasoners.operators.program import (
     Block,
     OperatorBatch,
-    Step,
+    OperatorStep,
     de_morgan,
     disjunctive,
     lay_out_operators,
     refuse_others,
-    united,
+    undivided,
 )
 from clmpt.reasoners.reasoner import Reasoner
 from clmpt.settings import Settings, setting
@@ -46,7 +46,7 @@ from clmpt.settings import Settings, setting
 # X numbers of a set, C a chunk
 
 _AT_ONCE, _GRAPHS_AT_ONCE = 2**18, 16  # numbers and sets of a chunk of comparisons
-_TREES = {"disjunctive": disjunctive, "de-morgan": de_morgan, "operator": united}
+_TREES = {"disjunctive": disjunctive, "de-morgan": de_morgan, "operator": undivided}
 _STEPS = 4  # projections of an average training query
 
 
@@ -118,7 +118,7 @@ class SetOperatorModel(GradientModel):
 
     @abstractmethod
     def project(
-        self, set_NX: Tensor, relation_N: Tensor, step: Step, dropout: SetDropout
+        self, set_NX: Tensor, relation_N: Tensor, step: OperatorStep, dropout: SetDropout
     ) -> Tensor:
         """What relations lead to from sets."""
 
@@ -179,7 +179,7 @@ class SetOperatorModel(GradientModel):
                 done.append(self.applied(step, parts, own))
         return _taken(done, batch.results)
 
-    def applied(self, step: Step, parts: list[Tensor], dropout: SetDropout) -> Tensor:
+    def applied(self, step: OperatorStep, parts: list[Tensor], dropout: SetDropout) -> Tensor:
         if step.operator is Project:
             return self.project(parts[0], step.id_N, step, dropout)
         if step.operator is Negate:
@@ -275,7 +275,7 @@ class MarginModel(SetOperatorModel):
         return (self.settings.margin + 2) / self.settings.rank
 
     def loss_of_scores(self, scores_QK: Tensor, wrong_QK: Tensor, candidates: Candidates) -> Tensor:
-        loss = logistic_loss if self.settings.objective == "logistic" else softmax_loss
+        loss = separate_loss if self.settings.objective == "logistic" else joint_loss
         return loss(scores_QK, wrong_QK, candidates.weight_Q)
 
 
