@@ -18,7 +18,7 @@ from clmpt.storage.files import read_toml
     [
         ({"rnak": 5}, "Did you mean 'rank'"),
         ({"colour": 5}, "Available: model, rank"),
-        ({"model": "simple"}, "complex, distmult, transe, rotate, rescal, cp, tucker, conve"),
+        ({"model": "hyper"}, "complex, distmult, transe, rotate, rescal, cp, tucker, conve"),
         ({"rank": 0}, "'rank' must be at least 1, not 0"),
         ({"rank": 2.5}, "'rank' must be of type int"),
         ({"rank": True}, "'rank' must be of type int"),

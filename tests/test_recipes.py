@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from clmpt.errors import DataError, SettingError
+from clmpt.experiments.model_table import read_model_table
 from clmpt.experiments.recipes import changed, read_recipe
 from clmpt.experiments.reproduction import Recipe
 from clmpt.logic.shapes import EPFO, NEGATION, shape
@@ -23,9 +24,11 @@ from clmpt.reasoners.message_passing.lmpnn import LMPNNSettings
 from clmpt.reasoners.model import GradientModel, build_model
 from clmpt.registry import REASONERS
 from clmpt.sampling.sampler import Protocol, sample
+from clmpt.settings import Reasoning
 from clmpt.training.pretrainer import Pretrainer
 from clmpt.training.trainer import Trainer
 from models import basis_of
+from models import changed as changed_settings
 from toy import random_graph
 
 ROOT = Path(__file__).parents[1] / "recipes"
@@ -34,10 +37,14 @@ PAPER = sorted((ROOT / "paper").glob("*.toml"))
 PUBLISHED = ("fb15k", "fb15k-237", "nell995", "fb15k-237-q2b", "nell995-q2b")
 TRAINED = ["1p", "2p", "3p", "2i", "3i", "2in", "3in", "inp", "pin", "pni"]
 LAPTOP = sorted((ROOT / "laptop").glob("*.toml"))
+TABLES = sorted((ROOT / "tables").glob("*.toml"))
 # Those for other graphs differ in numbers, and so do most rows of hyper-parameters.
 STEPPED = [path for path in PAPER if path.stem.endswith(("fb15k-237", "pooling"))]
 OUR_OWN = ("clmpt", "lmpnn", "hybrid", "truth-values")  # or of the main recipes
-WITHOUT_A_ROW = ("truth-values", "hybrid", "gqe", "query2box", "mlp-mixer", "cqd-beam")
+WITHOUT_A_ROW = (
+    *("truth-values", "hybrid", "gqe", "query2box", "mlp-mixer", "cqd-beam"),
+    *("kgtransformer", "biqe"),
+)
 
 
 def recipe_of(path: Path) -> Recipe:
@@ -60,6 +67,13 @@ def queries() -> dict[str, QueryGroup]:
     return {name: sample(shape(name), graph, protocol, 4, 0) for name in (*EPFO, *NEGATION)}
 
 
+def in_fewer_layers(chosen: Reasoning) -> Reasoning:
+    """The same with two layers of four experts: half a billion weights take half a minute."""
+    fewer = {"layers": 2, "experts": 4}
+    known = chosen.settings.__dataclass_fields__
+    return changed_settings(chosen, **{key: fewer[key] for key in fewer if key in known})
+
+
 @pytest.mark.parametrize("path", [*STEPPED, *LAPTOP], ids=lambda path: path.stem)
 def test_a_recipe_takes_a_step_of_each_kind(path: Path, queries: dict[str, QueryGroup]) -> None:
     recipe, graph = recipe_of(path), random_graph(True)
@@ -67,7 +81,7 @@ def test_a_recipe_takes_a_step_of_each_kind(path: Path, queries: dict[str, Query
     links = links_of(graph, "train")
     assert Pretrainer(predictor, links, recipe.pretraining).step().isfinite()
     groups = [queries[name] for name in recipe.queries.trained.split()]
-    model = build_model(basis_of(predictor), recipe.reasoning, recipe.training.seed)
+    model = build_model(basis_of(predictor), in_fewer_layers(recipe.reasoning), 0)
     if not isinstance(model, GradientModel):  # nothing to train
         return
     mixed = replace(recipe.training, batch=8, mixing="all")
@@ -99,6 +113,19 @@ def test_a_recipe_names_the_row_that_it_reproduces(path: Path) -> None:
     published = not any(name in path.stem for name in WITHOUT_A_ROW)
     assert (asked.published in published_rows(asked.benchmark)) == published
     assert asked.benchmark in path.stem
+
+
+@pytest.mark.parametrize("path", TABLES, ids=lambda path: path.stem)
+def test_every_row_of_a_table_has_settings_that_fit_and_a_budget(path: Path) -> None:
+    table = read_model_table(path)
+    assert len(table.rows) >= 5
+    for row in table.rows:
+        tried = list(row.study.sweep.recipes) if row.study.sweep else row.study.recipes()
+        assert len(tried) in (1, 3)  # as many trials for every model
+        for recipe in tried:
+            assert recipe.experiment.benchmark.startswith(path.stem.removesuffix("-settings"))
+            assert recipe.training.minutes == (3 if row.study.sweep else 15)
+            assert recipe.training.steps == 0
 
 
 def test_the_main_recipes_have_the_paper_s_settings() -> None:

@@ -158,6 +158,8 @@ REASONERS: Registry[ReasonerModel] = Registry(
         "query2particles": "clmpt.reasoners.operators.query2particles:Query2Particles",
         "cqd-beam": "clmpt.reasoners.decomposition.cqd_beam:CQDBeam",
         "cqd-co": "clmpt.reasoners.decomposition.cqd_continuous:CQDContinuous",
+        "kgtransformer": "clmpt.reasoners.transformers.kgtransformer:KGTransformer",
+        "biqe": "clmpt.reasoners.transformers.biqe:BIQE",
         "hybrid": "clmpt.reasoners.hybrid:Hybrid",
         "truth-values": "clmpt.reasoners.truth_values.truth_values:TruthValues",
     },

@@ -83,15 +83,15 @@ def pretraining_work(graph: KnowledgeGraph, settings: Pretraining) -> Work:
     kind, width = PREDICTORS.find(settings.model), predictor_width(settings)
     scored = objective_of(kind.objective, settings).scored(settings, size)
     table = 4 * size * width
-    relations = 4 * 2 * len(graph.relations) * kind.relation_width(settings.rank)
+    others = 4 * kind.other_numbers(2 * len(graph.relations), settings.rank)
     is_sampled = settings.candidates and kind.objective in SAMPLED
     touched = 4 * (scored + settings.batch) * width if is_sampled else table
     copies = 2 if is_sampled else 5  # gradients, sums and averages are of rows, or of the table
     return Work(
         settings.epochs * questions * products_per_question(settings, size),
-        12 * (touched + relations) * steps,
+        12 * (touched + others) * steps,
         _A_STEP * steps,
-        _START + copies * table + 5 * relations + 3 * 4 * settings.batch * scored,
+        _START + copies * table + 5 * others + 3 * 4 * settings.batch * scored,
     )
 
 

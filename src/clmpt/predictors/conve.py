@@ -44,6 +44,10 @@ class ConvE(InnerProductPredictor):
         self.hidden_shift_V = nn.Parameter(new(width - 1))
 
     @classmethod
+    def other_numbers(cls, rows: int, rank: int) -> int:
+        return rows * rank + _features(rank) * (rank - 1)
+
+    @classmethod
     def products(cls, rank: int) -> float:
         high, long = _filter(rank)
         return 2.0 * _features(rank) * (high * long + rank - 1)

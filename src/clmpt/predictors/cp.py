@@ -24,8 +24,8 @@ class CP(DiagonalPredictor):
         return 2 * rank
 
     @classmethod
-    def relation_width(cls, rank: int) -> int:
-        return rank
+    def other_numbers(cls, rows: int, rank: int) -> int:
+        return rows * rank
 
     @classmethod
     def initial(

@@ -88,31 +88,8 @@ def predictor_from_pykeen(
     Supports ComplEx, DistMult, TransE (L1), RotatE and RESCAL, with or without inverse triples, and
     CP with them.
     """
-    from pykeen.nn.modules import (
-        ComplExInteraction,
-        CPInteraction,
-        DistMultInteraction,
-        RESCALInteraction,
-        RotatEInteraction,
-        TransEInteraction,
-    )
-
     interaction = model.interaction
-    name = next(
-        (
-            name
-            for kind, name in (
-                (ComplExInteraction, "complex"),
-                (DistMultInteraction, "distmult"),
-                (TransEInteraction, "transe"),
-                (RotatEInteraction, "rotate"),
-                (RESCALInteraction, "rescal"),
-                (CPInteraction, "cp"),
-            )
-            if type(interaction) is kind
-        ),
-        None,
-    )
+    name = _pykeen_name(interaction)
     norm = {"transe": 1, "rotate": 2}.get(name or "")
     if name is None or (norm and (interaction.p, interaction.power_norm) != (norm, False)):
         raise DataError(
@@ -134,6 +111,28 @@ def predictor_from_pykeen(
     if model.use_inverse_triples:  # PyKEEN interleaves relations and their inverses
         order = np.concatenate([2 * order, 2 * order + 1])
     return predictor_from_tables(name, entities_ED, relations_SW[order], graph)
+
+
+def _pykeen_name(interaction: object) -> str | None:
+    """What a PyKEEN scoring function is called here."""
+    from pykeen.nn.modules import (
+        ComplExInteraction,
+        CPInteraction,
+        DistMultInteraction,
+        RESCALInteraction,
+        RotatEInteraction,
+        TransEInteraction,
+    )
+
+    names = {
+        ComplExInteraction: "complex",
+        DistMultInteraction: "distmult",
+        TransEInteraction: "transe",
+        RotatEInteraction: "rotate",
+        RESCALInteraction: "rescal",
+        CPInteraction: "cp",
+    }
+    return names.get(type(interaction))
 
 
 def predictor_from_tables(

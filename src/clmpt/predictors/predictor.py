@@ -168,9 +168,10 @@ class EmbeddingPredictor(nn.Module, ABC):
         return rank
 
     @classmethod
-    def relation_width(cls, rank: int) -> int:
-        """The same of a relation's, for plans."""
-        return cls.width(rank)
+    def other_numbers(cls, rows: int, rank: int) -> int:
+        """How many numbers there are besides the entities' embeddings: of relations, with so many
+        rows, and of other weights; for plans."""
+        return rows * cls.width(rank)
 
     @classmethod
     def products(cls, rank: int) -> float:  # noqa: ARG003

@@ -19,8 +19,8 @@ class RESCAL(MatrixPredictor):
     defaults = LARGER_START
 
     @classmethod
-    def relation_width(cls, rank: int) -> int:
-        return rank**2
+    def other_numbers(cls, rows: int, rank: int) -> int:
+        return rows * rank**2
 
     @classmethod
     def products(cls, rank: int) -> float:

@@ -24,6 +24,10 @@ class TuckER(MatrixPredictor):
         self.core_WDD = nn.Parameter(entities_ED.new_zeros(relations_SW.shape[1], width, width))
 
     @classmethod
+    def other_numbers(cls, rows: int, rank: int) -> int:
+        return rows * rank + rank**3
+
+    @classmethod
     def products(cls, rank: int) -> float:
         return 2.0 * rank**3
 
