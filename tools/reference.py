@@ -21,6 +21,10 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
+sys.path.insert(0, str(Path(__file__).parent))
+
+from leaderboard import leaderboard_page
+
 import clmpt
 from clmpt.cli.command_line import command_parser
 from clmpt.experiments.recipes import Experiment, Fitting, Queries
@@ -60,6 +64,7 @@ def pages() -> dict[str, str]:
         "reference/settings.md": MADE + "".join(settings()),
         "reference/interface.md": MADE + "".join(interface()),
         "pictures/architecture.svg": layers(),
+        "leaderboard.md": MADE + leaderboard_page(DOCS),
     }
 
 

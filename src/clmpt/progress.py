@@ -37,6 +37,16 @@ def as_one_stage(whole: ReportProgress, stage: str) -> ReportProgress:
     return lambda now: whole(replace(now, stage=stage, detail=now.detail or now.stage))
 
 
+def with_look(whole: ReportProgress, look: Callable[[], None]) -> ReportProgress:
+    """Also looks at something whenever there is progress."""
+
+    def report(now: Progress) -> None:
+        whole(now)
+        look()
+
+    return report
+
+
 def part_of(whole: ReportProgress, stage: str, before: int, total: int | None) -> ReportProgress:
     """Reports a part's progress as that of the whole, `before` of which is already done.
 

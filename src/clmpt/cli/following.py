@@ -18,6 +18,7 @@ from clmpt.experiments.recipes import Tables, read_recipe
 from clmpt.progress import Progress
 from clmpt.storage.run_folder import read_summary
 from clmpt.training.loop import TrainingStep
+from clmpt.training.tracking import check_tracker, tracked
 
 _REPORT_SECONDS = 30.0  # between progress lines where there is no terminal
 
@@ -28,11 +29,13 @@ def run_to_the_end(
     about_of: Callable[[Path], dict[str, Any]],
     hint: str,
     as_json: bool,
+    track: str = "",
 ) -> None:
     """Follows a run to its end, then prints the result and the next command."""
+    check_tracker(track)
     try:
-        with memory_named():
-            _show_steps(steps)
+        with memory_named(), tracked(out, track) as look:
+            _show_steps(steps, look)
     except AlreadyFinished:
         tell_finished(out)
     except KeyboardInterrupt:
@@ -72,12 +75,13 @@ def given_on_command_line(options: argparse.Namespace, kind: type[Any]) -> dict[
     return {k: v for k, v in vars(options).items() if k in names and v is not None}
 
 
-def _show_steps(steps: Iterator[TrainingStep]) -> None:
+def _show_steps(steps: Iterator[TrainingStep], look: Callable[[], None]) -> None:
     """Follows a run with a progress bar, or an occasional line where there is no terminal."""
     printed = time.perf_counter()
     with progress_bar() as show:
         for now in steps:
             show(Progress(_line(now), now.step, now.steps))
+            look()
             if now.valid or time.perf_counter() - printed > _REPORT_SECONDS:
                 tell(_line(now))
                 printed = time.perf_counter()

@@ -35,10 +35,11 @@ from clmpt.experiments.study import Study, perform_study
 from clmpt.graph.knowledge_graph import KnowledgeGraph
 from clmpt.graph.opening import graph_from, open_graph
 from clmpt.pages.report_folder import save_report
-from clmpt.progress import as_one_stage
+from clmpt.progress import as_one_stage, with_look
 from clmpt.queries.store import QuerySet
 from clmpt.sampling.making import make_queries, protocol_for, wanted_shape
 from clmpt.storage.files import refuse_existing
+from clmpt.training.tracking import check_tracker, tracked
 
 AnyGraph = KnowledgeGraph | str | Path
 AnyModel = Answerer | TrainedModel | str | Path
@@ -50,19 +51,26 @@ def pretrain_on(
     *,
     recipe: str | Path | None = None,
     start_from: str | Path | None = None,
+    track: str = "",
     progress: ShowProgress = True,
     **settings: Any,
 ) -> TrainedModel:
     """A link predictor trained on the graph, in `folder`; as `clmpt pretrain`.
 
     Settings are those of the table [pretraining], such as `rank=100`, on top of a recipe's. The
-    same call resumes an interrupted run, and opens a finished one.
+    same call resumes an interrupted run, and opens a finished one. `track` names a tracker that
+    follows it: tensorboard, wandb or mlflow.
     """
+    check_tracker(track)
     known, tables = graph_from(graph), read_recipe(recipe) if recipe else {}
     chosen = chosen_pretraining(tables, settings)
     steps = begin_pretraining(known, folder, chosen, _source(graph), start_from)
-    with shown_progress(progress) as show, suppress(AlreadyFinished):
-        follow_steps("pre-training", steps, show)
+    with (
+        shown_progress(progress) as show,
+        suppress(AlreadyFinished),
+        tracked(folder, track) as look,
+    ):
+        follow_steps("pre-training", steps, with_look(show, look))
     return TrainedModel.open(folder, known, [chosen.model])
 
 
@@ -77,6 +85,7 @@ def train_on(
     recipe: str | Path | None = None,
     start_from: str | Path | None = None,
     trust: Collection[str] = (),
+    track: str = "",
     progress: ShowProgress = True,
     **settings: Any,
 ) -> TrainedModel:
@@ -84,8 +93,10 @@ def train_on(
 
     Settings are those of the table [training] and of the reasoner's own, such as `batch=64,
     heads=4`, on top of a recipe's. Validation queries are sampled from the split 'valid' unless
-    given. The same call resumes an interrupted run, and opens a finished one.
+    given. The same call resumes an interrupted run, and opens a finished one. `track` names a
+    tracker that follows it: tensorboard, wandb or mlflow.
     """
+    check_tracker(track)
     known, tables = graph_from(graph), read_recipe(recipe) if recipe else {}
     chosen = chosen_training(tables, reasoner, settings)
     below = predictor.folder if isinstance(predictor, TrainedModel) else predictor
@@ -94,8 +105,12 @@ def train_on(
     steps = begin_training(
         *(known, queries, folder, chosen, _source(graph), below, valid, start_from, trust)
     )
-    with shown_progress(progress) as show, suppress(AlreadyFinished):
-        follow_steps("training", steps, show)
+    with (
+        shown_progress(progress) as show,
+        suppress(AlreadyFinished),
+        tracked(folder, track) as look,
+    ):
+        follow_steps("training", steps, with_look(show, look))
     return TrainedModel.open(folder, known, [*trust, reasoner])
 
 
@@ -207,6 +222,7 @@ def reproduce_recipe(
     device: str | None = None,
     workers: int | None = None,
     trials: int | None = None,
+    track: str = "",
     progress: ShowProgress = True,
 ) -> Variant:
     """An experiment of a recipe, in the folder `out`, or resumed there; as `clmpt reproduce`.
@@ -214,12 +230,14 @@ def reproduce_recipe(
     `data` is the benchmark's folder; `changes` are settings such as 'training.seed=1'. Of several
     values, 'training.batch=64,128', validation chooses; `trials` is how many of their combinations
     to try, all by default. Variants in one folder share what they have in common, and a page that
-    compares them, report/report.html, with means over seeds.
+    compares them, report/report.html, with means over seeds. `track` names a tracker that follows
+    training: tensorboard, wandb or mlflow.
     """
+    check_tracker(track)
     study = Study(recipe, reasoner, tuple(changes), name, device, trials=trials)
     with shown_progress(progress) as show:
         cores = workers or available_processors()
-        made = perform_study(study, open_graph(data), Path(data), Path(out), cores, show)
+        made = perform_study(study, open_graph(data), Path(data), Path(out), cores, show, track)
     renew_report(out, lambda error: warnings.warn(f"Left out: {error}", stacklevel=3))
     return made.variants[0]
 

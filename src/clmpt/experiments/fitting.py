@@ -63,6 +63,7 @@ from clmpt.registry import REASONERS
 from clmpt.sampling.making import make_queries, partial_folder
 from clmpt.sampling.sampler import MOST_HARD, Protocol
 from clmpt.storage.run_folder import RunFolder, identity_of
+from clmpt.training.tracking import check_tracker
 
 TRAIN_QUERIES = "train.queries"
 TEST_QUERIES = "test.queries"
@@ -82,6 +83,7 @@ def fit(
     settings: Mapping[str, Mapping[str, Any]] | None = None,
     progress: ShowProgress = True,
     device: str = "auto",
+    track: str = "",
 ) -> Answerer:
     """A model trained on the graph, in `folder`, which keeps the result of every stage.
 
@@ -91,15 +93,18 @@ def fit(
     `settings` (tables fitting, pretraining, reasoning and training, as in a recipe) is chosen by
     the size of the graph. A tenth of the facts is held out from training for evaluation; with
     `{"fitting": {"hide": 0}}` none is. Progress is shown in a notebook and on a terminal, unless it
-    is False; a function gets a `Progress` at every step instead.
+    is False; a function gets a `Progress` at every step instead. `track` names a tracker that
+    follows training: tensorboard, wandb or mlflow.
     """
+    check_tracker(track)
     known = graph_from(graph)
     given = {name: dict(table) for name, table in (settings or {}).items()}
     for table in ("pretraining", "training"):
         given.setdefault(table, {}).setdefault("device", device)
     chosen = settings_for(known, Path(folder), given)
     with shown_progress(progress) as show:
-        return fit_in_stages(known, folder, chosen, progress=show).answerer(device)
+        made = fit_in_stages(known, folder, chosen, progress=show, track=track)
+        return made.answerer(device)
 
 
 def settings_for(
@@ -147,6 +152,7 @@ def fit_in_stages(
     settings: FitSettings | None = None,
     source: str = "",
     progress: ReportProgress = silent,
+    track: str = "",
 ) -> Fitted:
     """Trains a model on the graph in the folder `out`, or resumes there.
 
@@ -161,7 +167,7 @@ def fit_in_stages(
             if (run.path / name).exists():  # left behind if killed before cleaning up
                 shutil.rmtree(partial_folder(run.path / name), ignore_errors=True)
         divided = KnowledgeGraph.open(run.path / GRAPH)
-        perform(fit_stages(divided, settings, run.path, previous), progress)
+        perform(fit_stages(divided, settings, run.path, previous), progress, track)
         distributed.by_one(_finish)(run)
         distributed.wait_for_all()
     if previous:

@@ -120,26 +120,30 @@ def reproduce(
     workers: int = 1,
     progress: ReportProgress = silent,
     label: str = "",
+    track: str = "",
 ) -> Variant:
     """Runs the experiment in the folder `out`, or resumes it.
 
     Queries come from the folder `data` if it has them, and are sampled from the graph otherwise;
     the report says which. Weights are chosen on the split 'valid'; the split 'test' is used only
-    at the end. With a label, the stages of this variant alone have it behind their names.
+    at the end. With a label, the stages of this variant alone have it behind their names. `track`
+    names a tracker that follows training.
     """
     run = begin_experiments(graph, data, out)
     about, stages = provenance(), experiment_stages(recipe, graph, data, out, workers, label)
-    with performed(run, stages, progress):
+    with performed(run, stages, progress, track):
         return distributed.in_turn(lambda: _record(recipe, graph, about, stages, out))
 
 
 @contextmanager
-def performed(run: RunFolder, stages: Sequence[Stage], progress: ReportProgress) -> Iterator[None]:
+def performed(
+    run: RunFolder, stages: Sequence[Stage], progress: ReportProgress, track: str = ""
+) -> Iterator[None]:
     """The stages are done, and no other process works in the folder."""
     with distributed.held_by_one(run.alone()):
         for folder in _FOLDERS:
             distributed.by_one(clear_unfinished)(run.path / folder)
-        perform(stages, progress)
+        perform(stages, progress, track)
         yield
 
 

@@ -29,13 +29,14 @@ from clmpt.predictors.predictor_folder import (
     open_predictor,
     predictor_is_whole,
 )
-from clmpt.progress import Progress, ReportProgress, as_one_stage, part_of
+from clmpt.progress import Progress, ReportProgress, as_one_stage, part_of, with_look
 from clmpt.queries.store import QuerySet
 from clmpt.reasoners.reasoner_folder import StoredWeights, reasoner_is_whole
 from clmpt.settings import Pretraining, Reasoning, Training
 from clmpt.storage.run_folder import is_finished
 from clmpt.training.loop import TrainingStep
 from clmpt.training.runs import pretrain, train
+from clmpt.training.tracking import tracked
 
 
 @dataclass(frozen=True)
@@ -49,6 +50,7 @@ class Stage:
     run: Callable[[ReportProgress], None]
     check: Callable[[Path], bool] = Path.exists
     is_shared: bool = False  # if there are several processes, all work on it, not just one
+    is_training: bool = False  # its path is a run folder, with a log that trackers can follow
 
     @property
     def is_done(self) -> bool:
@@ -59,15 +61,17 @@ class Stage:
         return self.path.exists() and not self.is_done
 
 
-def perform(stages: Sequence[Stage], progress: ReportProgress) -> None:
-    """Runs the stages that are not finished, in order."""
+def perform(stages: Sequence[Stage], progress: ReportProgress, track: str = "") -> None:
+    """Runs the stages that are not finished, in order; a tracker follows those that train."""
     for stage in stages:
         if distributed.made_by_one(lambda stage=stage: stage.is_done):  # type: ignore[misc]
             continue
-        if stage.is_shared:
-            stage.run(progress)
-        else:
-            distributed.made_by_one(partial(stage.run, progress))
+        with tracked(stage.path, track if stage.is_training else "") as look:
+            shown = with_look(progress, look)
+            if stage.is_shared:
+                stage.run(shown)
+            else:
+                distributed.made_by_one(partial(stage.run, shown))
         distributed.wait_for_all()
 
 
@@ -95,7 +99,8 @@ def predictor_stage(
     def run(progress: ReportProgress) -> None:
         follow_steps(name, pretrain(graph, settings, path, source, start=start()), progress)
 
-    return Stage("predictor", name, path, work, run, _trained(predictor_is_whole), is_shared=True)
+    whole = _trained(predictor_is_whole)
+    return Stage("predictor", name, path, work, run, whole, is_shared=True, is_training=True)
 
 
 def reasoner_stage(
@@ -126,7 +131,8 @@ def reasoner_stage(
         )
         follow_steps(name, steps, progress)
 
-    return Stage("reasoner", name, path, work, run, _trained(reasoner_is_whole), is_shared=True)
+    whole = _trained(reasoner_is_whole)
+    return Stage("reasoner", name, path, work, run, whole, is_shared=True, is_training=True)
 
 
 def _trained(is_whole: Callable[[Path], bool]) -> Callable[[Path], bool]:

@@ -151,6 +151,7 @@ def perform_study(
     out: Path,
     workers: int = 1,
     progress: ReportProgress = silent,
+    track: str = "",
 ) -> Studied:
     """Does what is not done yet, and resumes what was interrupted. Test queries are made or read
     after the choice, and answered by what was chosen alone."""
@@ -158,11 +159,11 @@ def perform_study(
     if study.sweep:
         run = begin_experiments(graph, data, out)
         stages = study.sweep.stages(graph, data, out, workers)
-        with performed(run, stages, progress):
+        with performed(run, stages, progress, track):
             chosen = distributed.in_turn(lambda: read_sweep(stages[-1].path))
     recipes = study.recipes(chosen.point if chosen else ())
     variants = [
-        reproduce(graph, data, recipe, out, workers, progress, _label(study, recipe))
+        reproduce(graph, data, recipe, out, workers, progress, _label(study, recipe), track)
         for recipe in recipes
     ]
     return Studied(tuple(variants), chosen)

@@ -22,6 +22,7 @@ class TableRecord:
     name: str
     key: str
     entries: tuple[Entry, ...]
+    command: str = ""  # what makes it
 
     def file_in(self, folder: Path) -> Path:
         return record_file(folder, self.name, self.key)
@@ -32,6 +33,7 @@ class TableRecord:
             "format": _FORMAT,
             "name": self.name,
             "key": self.key,
+            "command": self.command,
             "entries": [asdict(entry) for entry in self.entries],
         }
         with new_file(path) as scratch:
@@ -52,7 +54,8 @@ def read_record(path: Path) -> TableRecord:
         entries = tuple(_entry(given) for given in document["entries"])
         if not entries:
             raise ValueError("it has no entries")
-        return TableRecord(str(document["name"]), str(document["key"]), entries)
+        command = str(document.get("command", ""))
+        return TableRecord(str(document["name"]), str(document["key"]), entries, command)
     except (KeyError, TypeError, ValueError) as error:
         raise DataError(
             f"'{path}' is damaged ({error}). Remove it and make its row again."

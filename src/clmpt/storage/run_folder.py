@@ -206,10 +206,23 @@ def source_of(folder: str | Path) -> str | None:
     return source if isinstance(source, str) and source else None
 
 
+def started_at(folder: str | Path) -> str:
+    """When a run was started, to the second."""
+    return str(read_provenance(folder).get("started"))
+
+
 def read_provenance(folder: str | Path) -> dict[str, Any]:
     """When, with which versions and on what kind of machine a run was started."""
     found = open_json(Path(folder) / _RUN)
     return {name: found.get(name) for name in _PROVENANCE} if isinstance(found, dict) else {}
+
+
+def log_size(folder: str | Path) -> int | None:
+    """The length of a run's log in bytes; None where no run has begun."""
+    try:
+        return (Path(folder) / _LOG).stat().st_size
+    except OSError:
+        return None
 
 
 def read_log(folder: str | Path) -> list[dict[str, Any]]:

@@ -117,11 +117,13 @@ def follow(run: RunFolder, learner: Learner, course: Course) -> Generator[Traini
         loop.restore()
         while loop.has_next:
             now = loop.step()
+            paused = time.perf_counter()
             try:
                 yield now
             except GeneratorExit:
                 loop.save()
                 raise
+            loop.started += time.perf_counter() - paused  # what the caller does is not training
             if distributed.any_of(stop_requested() or loop.is_save_due):
                 loop.save()
                 if distributed.any_of(stop_requested()):

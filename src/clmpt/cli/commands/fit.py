@@ -43,6 +43,7 @@ from clmpt.graph.splitting import MOST_HIDDEN
 from clmpt.registry import REASONERS
 from clmpt.storage.files import refuse_existing
 from clmpt.storage.run_folder import is_begun
+from clmpt.training.tracking import check_tracker
 
 _LONG = 12 * 3600.0  # seconds
 
@@ -63,7 +64,7 @@ def fit_graph(options: argparse.Namespace) -> None:
     if summary.literals:
         tell(f"{counted(summary.literals, 'literal')} left out; --literals keeps them as entities.")
     source = str(split_and_path(options.sources[0])[1].resolve())
-    made = fit_and_show(graph, settings, out, source, options.json)
+    made = fit_and_show(graph, settings, out, source, options.json, options.track)
     if options.json:
         show_json(
             {
@@ -84,9 +85,15 @@ def fit_graph(options: argparse.Namespace) -> None:
 
 
 def fit_and_show(
-    graph: KnowledgeGraph, settings: FitSettings, out: Path, source: str, as_json: bool = False
+    graph: KnowledgeGraph,
+    settings: FitSettings,
+    out: Path,
+    source: str,
+    as_json: bool = False,
+    track: str = "",
 ) -> Fitted:
     """Fits with progress bars; a finished folder is opened at once."""
+    check_tracker(track)
     if not is_begun(out):
         refuse_existing(out)
     try:
@@ -97,7 +104,7 @@ def fit_and_show(
             expected = estimate(divided, settings, previous)
             _show_plan(graph, divided, settings, expected, write, previous)
         with memory_named(), stage_bars() as show:
-            made = fit_in_stages(graph, out, settings, source, show)
+            made = fit_in_stages(graph, out, settings, source, show, track)
     except KeyboardInterrupt:
         if is_begun(out):
             tell(f"Stopped. Run the same command again to resume '{out}'.")

@@ -49,6 +49,7 @@ def pretrain_predictor(options: argparse.Namespace) -> None:
         about_predictor,
         f"clmpt evaluate {options.out} --links{split}",
         options.json,
+        options.track,
     )
 
 

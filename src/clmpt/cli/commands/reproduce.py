@@ -37,6 +37,7 @@ from clmpt.pages.published import title_of
 from clmpt.pages.report_folder import read_report
 from clmpt.pages.seeds import seed_groups
 from clmpt.pages.trials import trials_table
+from clmpt.training.tracking import check_tracker
 
 
 def reproduce_experiment(options: argparse.Namespace) -> None:
@@ -48,6 +49,7 @@ def reproduce_experiment(options: argparse.Namespace) -> None:
     tried = list(study.sweep.recipes) if study.sweep else study.recipes()
     for device in {d for one in tried for d in (one.pretraining.device, one.training.device)}:
         find_device(device)  # fails now, not after hours
+    check_tracker(options.track)
     graph, data, out = open_graph(options.data), Path(options.data), Path(options.out)
     workers = options.workers or available_processors()
     if options.plan:
@@ -60,7 +62,7 @@ def reproduce_experiment(options: argparse.Namespace) -> None:
     _show_plan(study, graph, data, out, workers, to_error=options.json)
     try:
         with memory_named(), stage_bars() as show:
-            made = perform_study(study, graph, data, out, workers, show)
+            made = perform_study(study, graph, data, out, workers, show, options.track)
     except KeyboardInterrupt:
         tell(f"Stopped. Run the same command again to resume '{out}'.")
         raise

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import shlex
+from dataclasses import replace
 from pathlib import Path
 
 from clmpt.cli.output import TerminalTable, say, show_json, show_table, tell
@@ -51,7 +52,7 @@ def make_table(options: argparse.Namespace) -> None:
         except KeyboardInterrupt:
             tell(f"Stopped. Run the same command again to resume '{out}'.")
             raise
-        made.save(records)
+        replace(made, command=_commands(whole, options)[row.name]).save(records)
         _renew_page(whole, graph, records, options)
     _show(whole, graph, records, options)
 
@@ -70,11 +71,20 @@ def _entries(whole: ModelTable, graph: KnowledgeGraph, records: Path) -> list[En
 def _renew_page(
     whole: ModelTable, graph: KnowledgeGraph, records: Path, options: argparse.Namespace
 ) -> None:
+    commands = _commands(whole, options)
+    renew(table_page(whole.title, _entries(whole, graph, records), commands), records)
+
+
+def _commands(whole: ModelTable, options: argparse.Namespace) -> dict[str, str]:
+    """What makes each row, without the folders of this machine."""
     apart = f" --queries {Path(options.queries).name}" if options.queries else ""
     data = f"--data {Path(options.data).name}{apart}"
-    command = f"clmpt table {options.table} {data} --out RUN --rows"
-    commands = {row.name: f"{command} {shlex.quote(row.name)}" for row in whole.rows}
-    renew(table_page(whole.title, _entries(whole, graph, records), commands), records)
+    command = f"clmpt table {_portable(options.table)} {data} --out RUN --rows"
+    return {row.name: f"{command} {shlex.quote(row.name)}" for row in whole.rows}
+
+
+def _portable(path: str) -> str:
+    return path if not Path(path).is_absolute() else Path(path).name
 
 
 def _show(

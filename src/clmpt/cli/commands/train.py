@@ -33,4 +33,4 @@ def train_reasoner(options: argparse.Namespace) -> None:
     if not options.valid and not (has_facts(graph, "valid") and has_facts(graph, "train")):
         tell("There are no facts in 'valid': training runs all steps and keeps the last weights.")
     hint = f"clmpt ask {out} 'QUESTION', or clmpt evaluate {out} --queries SOURCE"
-    run_to_the_end(steps, out, about_reasoner, hint, options.json)
+    run_to_the_end(steps, out, about_reasoner, hint, options.json, options.track)

@@ -12,6 +12,7 @@ from clmpt.cli.options.option_types import (
     add_recipe,
     add_settings,
     add_sources,
+    add_track,
     add_trust,
     count,
     share,
@@ -45,6 +46,7 @@ def first_options(command: AddCommand, reasoner: str | None) -> None:  # noqa: A
     add_settings(fit, Fitting)
     add_processes(fit)
     add_recipe(fit)
+    add_track(fit)
     add_device(fit)
 
     _ask_options(command)

@@ -103,6 +103,16 @@ def add_processes(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_track(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--track",
+        choices=["tensorboard", "wandb", "mlflow"],
+        default="",
+        metavar="TRACKER",
+        help="also send what training logs to tensorboard, wandb or mlflow (default: to none)",
+    )
+
+
 def add_query(parser: argparse.ArgumentParser, nargs: str | None = None, more: str = "") -> None:
     summary = f"formula, SPARQL or BetaE tuple; - reads standard input{more}"
     parser.add_argument("query", metavar="QUERY", nargs=nargs, help=summary)

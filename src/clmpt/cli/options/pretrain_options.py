@@ -8,6 +8,7 @@ from clmpt.cli.options.option_types import (
     add_processes,
     add_recipe,
     add_settings,
+    add_track,
 )
 from clmpt.settings import Pretraining
 
@@ -28,6 +29,7 @@ def predictor_options(command: AddCommand, reasoner: str | None) -> None:  # noq
     )
     add_processes(train)
     add_recipe(train)
+    add_track(train)
     add_settings(train, Pretraining)
 
     convert = command(

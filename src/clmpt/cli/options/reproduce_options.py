@@ -6,6 +6,7 @@ from clmpt.cli.options.option_types import (
     AddCommand,
     add_device,
     add_processes,
+    add_track,
     count,
     whole_number,
 )
@@ -66,6 +67,7 @@ def experiment_options(command: AddCommand, reasoner: str | None) -> None:  # no
         "--plan", action="store_true", help="show what would be done, with an estimate"
     )
     add_processes(run)
+    add_track(run)
     run.add_argument("--workers", type=count, metavar="N", help="processes (default: all cores)")
     add_device(run)
 

@@ -10,6 +10,7 @@ from clmpt.cli.options.option_types import (
     add_processes,
     add_recipe,
     add_settings,
+    add_track,
     add_trust,
 )
 from clmpt.registry import REASONERS
@@ -45,6 +46,7 @@ def reasoner_options(command: AddCommand, reasoner: str | None) -> None:
     add_processes(train)
     add_trust(train)
     add_recipe(train)
+    add_track(train)
     train.add_argument("--resume", action="store_true", help="fail if there is no run to resume")
     if reasoner:
         taken = {setting.name for setting in fields(Training)} | {a.dest for a in train._actions}
