@@ -13,6 +13,12 @@ from clmpt.cli.options.option_types import (
 
 
 def experiment_options(command: AddCommand, reasoner: str | None) -> None:  # noqa: ARG001
+    _data(command)
+    _reproduce(command)
+    _report(command)
+
+
+def _data(command: AddCommand) -> None:
     data = command(
         "data",
         "data:data",
@@ -25,6 +31,8 @@ def experiment_options(command: AddCommand, reasoner: str | None) -> None:  # no
     data.add_argument("--from", dest="origin", metavar="PATH", help="an archive or a folder")
     data.add_argument("--url", metavar="URL", help="download the archive from here instead")
 
+
+def _reproduce(command: AddCommand) -> None:
     run = command(
         "reproduce",
         "reproduce:reproduce_experiment",
@@ -71,6 +79,8 @@ def experiment_options(command: AddCommand, reasoner: str | None) -> None:  # no
     run.add_argument("--workers", type=count, metavar="N", help="processes (default: all cores)")
     add_device(run)
 
+
+def _report(command: AddCommand) -> None:
     page = command(
         "report",
         "reproduce:report",
