@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from clmpt.logic.shapes import EPFO, NEGATION, shape
 from clmpt.pages.published import columns, published, published_rows
 from clmpt.predictors.predictor import fresh_predictor, read_pretraining
 from clmpt.queries.links import links_of
+from clmpt.queries.refusals import sort_out
 from clmpt.queries.store import QueryGroup
 from clmpt.reasoners.decomposition.cqd_beam import CQDBeamSettings
 from clmpt.reasoners.decomposition.cqd_continuous import CQDContinuousSettings
@@ -85,6 +87,7 @@ def test_a_recipe_takes_a_step_of_each_kind(path: Path, queries: dict[str, Query
     if not isinstance(model, GradientModel):  # nothing to train
         return
     mixed = replace(recipe.training, batch=8, mixing="all")
+    groups, _ = sort_out(partial(model.check_query, model.settings), groups)
     assert Trainer(model, groups, mixed).step().isfinite()
 
 
