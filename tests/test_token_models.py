@@ -233,3 +233,14 @@ def test_settings_that_do_not_fit_each_other_are_rejected(
 ) -> None:
     with pytest.raises(SettingError, match=why):
         read_reasoning({"reasoner": name, **changes})
+
+
+@pytest.mark.parametrize("layers", [1, 3, 6, 9])
+@pytest.mark.parametrize("name", MODELS)
+def test_the_expected_cost_is_that_of_the_training_shapes(name: str, layers: int) -> None:
+    made = model(name, layers=layers)
+    two, three = "?y : r0(e0, ?x) & r0(?x, ?y)", "?y : r0(e0, ?x) & r0(?x, ?z) & r0(?z, ?y)"
+    asked = ["?y : r0(e0, ?y)", two, three, TWO, f"{TWO} & r2(e2, ?y)"]
+    cost = made.cost(made.lay_out([group(text) for text in asked]))
+    expected = made.expected_cost(made.settings, 0)
+    assert cost.products / 5 == pytest.approx(expected.products, rel=0.02)

@@ -243,7 +243,7 @@ class _Layer(nn.Module):
         self, token_TD: Tensor, batch: PathBatch, kept_T: Tensor | None, dropout: SetDropout
     ) -> Tensor:
         """The states of all tokens, or of some: the first of each set."""
-        left_TD = token_TD if kept_T is None else token_TD[kept_T]
+        left_TD = token_TD if kept_T is None else token_TD.index_select(0, kept_T)
         wanted = batch.sizes if kept_T is None else tuple((1, count) for _, count in batch.sizes)
         queries = sets_of(self.query(left_TD), wanted)
         mixed_TD = self.attended(queries, sets_of(self.key_value(token_TD), batch.sizes), batch)

@@ -35,7 +35,7 @@ class EdgeLayer:
 
     def kept(self, value_TX: Tensor) -> Tensor:
         """Rows of the tokens that are left."""
-        return value_TX if self.kept_U is None else value_TX[self.kept_U]
+        return value_TX if self.kept_U is None else value_TX.index_select(0, self.kept_U)
 
     def to(self, device: torch.device) -> EdgeLayer:
         kept_U = None if self.kept_U is None else self.kept_U.to(device)
