@@ -32,7 +32,8 @@ _NOTHING = 1e-9  # of a variance, or of a difference, that is only rounding
 @dataclass(frozen=True)
 class Tested:
     """A difference, its interval and its two-sided p-value. Both are None where there is nothing
-    to estimate an error from: a single query, or differences that are all alike."""
+    to estimate an error from: a single query, or differences that are all alike. The interval
+    alone is None where so few queries differ that too many resamples have none of them."""
 
     difference: float
     low: float | None
@@ -144,12 +145,14 @@ class _Level:
         drawn_B, of_seeds_B = weights.estimated(self.mean_BZ, weights.drawn_BZ)
         shift_B, error_B = np.abs(drawn_B - difference), np.sqrt(self.variance_B + of_seeds_B)
         shift_B[shift_B < _NOTHING] = 0.0
-        # A resample without spread says nothing of the error: the interval takes it as the widest.
+        # A resample without spread says nothing of the error, so it counts as the most extreme.
         without = np.where(shift_B > 0, np.inf, 0.0)
         t_B = np.divide(shift_B, error_B, out=without, where=error_B > 0)
         p = (1 + np.count_nonzero(t_B >= abs(difference) / error)) / (len(t_B) + 1)
         rank = int(np.ceil(LEVEL * (len(t_B) + 1))) - 1
         reach = float(np.sort(t_B)[rank]) * error if rank < len(t_B) else np.inf
+        if not np.isfinite(reach):
+            return Tested(float(difference), None, None, float(p))
         low, high = max(difference - reach, -1.0), min(difference + reach, 1.0)
         return Tested(float(difference), low, high, float(p))
 
