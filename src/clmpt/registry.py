@@ -152,6 +152,8 @@ REASONERS: Registry[ReasonerModel] = Registry(
         "mlp": "clmpt.reasoners.operators.mlp:MLP",
         "mlp-mixer": "clmpt.reasoners.operators.mlp:MLPMixer",
         "query2particles": "clmpt.reasoners.operators.query2particles:Query2Particles",
+        "gnn-qe": "clmpt.reasoners.fuzzy.gnn_qe:GNNQE",
+        "enesy": "clmpt.reasoners.fuzzy.enesy:ENeSy",
         "hybrid": "clmpt.reasoners.hybrid:Hybrid",
         "truth-values": "clmpt.reasoners.truth_values.truth_values:TruthValues",
     },
