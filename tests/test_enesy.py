@@ -139,6 +139,16 @@ def test_the_loss() -> None:
     assert found.item() == pytest.approx(wanted, rel=1e-5)
 
 
+def test_consistency_is_a_mean_over_a_query_s_projections() -> None:
+    """The first is as in the loss, without a margin; the second leads to 0, which matches nothing
+    better than anything else."""
+    made = model()
+    with torch.no_grad():
+        _, lost_Q = made(made.lay_out(asked("?y : r(a, ?x) & s(?y, ?x)")), compared=True)
+    first = math.log1p(math.exp(-math.log(2) * (2 / 7 + 2 * 4 / 7)))
+    is_near(lost_Q, (first + math.log(2)) / 2)
+
+
 @pytest.mark.parametrize("negatives", ["query", "batch", "all"])
 def test_the_parts_of_a_step_add_up(negatives: str) -> None:
     graph = valid_graph()

@@ -15,13 +15,15 @@ from torch.nn import functional
 
 from clmpt.errors import WrongGraph
 from clmpt.graph.knowledge_graph import KnowledgeGraph
+from clmpt.logic.operator_tree import Project
 from clmpt.logic.parser import parse
 from clmpt.logic.shapes import shape
 from clmpt.queries.store import QueryGroup, QuerySet
-from clmpt.reasoners.dropout import Dropout
+from clmpt.reasoners.dropout import NO_DROPOUT, Dropout
 from clmpt.reasoners.fuzzy.fact_edges import FactEdges
 from clmpt.reasoners.fuzzy.gnn_qe import GNNQE, answers_loss, log_odds_of
-from clmpt.reasoners.fuzzy.graph_layer import Dropped, GraphLayer, IncomingEdges, Passing
+from clmpt.reasoners.fuzzy.graph_layer import GraphLayer
+from clmpt.reasoners.fuzzy.incoming import Dropped, IncomingEdges, Passing
 from clmpt.reasoners.model import Basis, Candidates, build_model
 from clmpt.reasoners.reasoner_folder import open_reasoner
 from clmpt.sampling.sampler import Protocol, sample
@@ -126,30 +128,38 @@ def aggregated(messages: Tensor, scale: Tensor) -> Tensor:
     return (several[..., None] * scales).flatten()
 
 
-@pytest.mark.parametrize("at_random", [False, True])
-def test_probabilities_and_gradients_are_those_of_single_messages(at_random: bool) -> None:
-    made, random = model(random_graph(False)).double(), torch.Generator().manual_seed(0)
-    edges = len(made.incoming.row_X)
-    member_BE = torch.rand(3, made.entities, generator=random, dtype=torch.float64).round(
-        decimals=1
-    )
+CHAIN = graph_of(*(f"n{number} r{number % 2} n{number + 1}" for number in range(12)))
+
+
+@pytest.mark.parametrize("some_dropped", [False, True])
+@pytest.mark.parametrize("graph", [random_graph(False), CHAIN], ids=["dense", "chain"])
+@pytest.mark.parametrize("single", [False, True])
+def test_probabilities_and_gradients_are_those_of_single_messages(
+    graph: KnowledgeGraph, single: bool, some_dropped: bool
+) -> None:
+    """From sets of single entities most of a chain is too far away to learn of, in one layer."""
+    made, random = model(graph).double(), torch.Generator().manual_seed(0)
+    count, edges = made.entities, len(made.incoming.row_X)
+    member_BE = torch.rand(3, count, generator=random, dtype=torch.float64)
+    if single:
+        member_BE = functional.one_hot(torch.tensor([5, 6, 5]), count).double()
     relation_B = torch.tensor([0, made.relation_rows - 1, 1])
     dropped = None
-    if at_random:
-        gone_XB = torch.rand(edges, 3, generator=random) < 0.3
-        dropped = Dropped(*gone_XB.nonzero(as_tuple=True))
+    if some_dropped:
+        chosen_XB = torch.rand(edges, 3, generator=random) < 3 / edges
+        dropped = Dropped(*chosen_XB.nonzero(as_tuple=True))
+        assert len(dropped.edge_P)
     found = []
     for compute in (made.led_to, lambda *given: slow_probabilities(made, *given)):
         made.zero_grad()
         probabilities = compute(member_BE, relation_B, dropped)
-        (probabilities * torch.arange(made.entities)).sum().backward()
+        (probabilities * torch.arange(count)).sum().backward()
         found.append((probabilities.detach(), [p.grad.clone() for p in made.parameters()]))
     (fast, fast_slopes), (slow, slow_slopes) = found
     torch.testing.assert_close(fast, slow)
     for one, other in zip(fast_slopes, slow_slopes, strict=True):
         torch.testing.assert_close(one, other)
-    whole = made.led_to(member_BE, relation_B, None)
-    assert at_random != bool(torch.equal(whole, fast))
+    assert some_dropped != bool(torch.equal(made.led_to(member_BE, relation_B, None), fast))
 
 
 def test_a_graph_with_both_directions_has_each_edge_once_and_held_out_facts_none() -> None:
@@ -257,6 +267,15 @@ def test_a_projection_that_another_follows_has_no_gradient() -> None:
     assert made.relations_SD.grad is not None
     learnt = made.relations_SD.grad.abs().sum(1).nonzero()[:, 0].tolist()
     assert learnt == [int(group.relations[0, 1])]
+
+
+def test_a_set_that_is_an_answer_s_and_a_source_learns_as_the_answer_s_alone() -> None:
+    made = model(random_graph(False), drop=0.0)
+    (group,) = queries(random_graph(False), 1, ("1p",)).groups
+    (step,) = (step for step in made.lay_out([group]).steps if step.operator is Project)
+    set_NE = torch.rand(1, made.entities, requires_grad=True)
+    made.project(set_NE, step, NO_DROPOUT.of_sets(step.key_N, ())).sum().backward()
+    assert set_NE.grad is None
 
 
 def test_probabilities_can_come_from_all_layers() -> None:

@@ -23,13 +23,8 @@ from clmpt.logic.operator_tree import Anchor, Intersect, Negate, Project, Unite
 from clmpt.predictors.predictor import look_up
 from clmpt.reasoners.dropout import NO_DROPOUT, Dropout, SetDropout
 from clmpt.reasoners.fuzzy.fact_edges import FactEdges
-from clmpt.reasoners.fuzzy.graph_layer import (
-    Dropped,
-    GraphLayer,
-    IncomingEdges,
-    Passing,
-    recomputed,
-)
+from clmpt.reasoners.fuzzy.graph_layer import GraphLayer, recomputed
+from clmpt.reasoners.fuzzy.incoming import Dropped, IncomingEdges, Passing
 from clmpt.reasoners.fuzzy.partwise import PartwiseReasoner
 from clmpt.reasoners.fuzzy.walked_edges import WalkedEdges
 from clmpt.reasoners.model import Basis, Candidates, Cost
@@ -134,9 +129,9 @@ class GNNQE(OperatorModel):
         """probabilities_BE of what relations lead to from sets."""
         query_BD = look_up(self.relations_SD, relation_B)
         passing = Passing.of(self.incoming, member_BE.T.contiguous(), dropped)
-        states = [passing.member_EB[..., None] * query_BD]
-        for layer in self.layers:
-            states.append(layer(states[-1], query_BD, passing))
+        states = [passing.member_TB[..., None] * query_BD]
+        for number, layer in enumerate(self.layers):
+            states.append(layer(states[-1], query_BD, passing if number else passing.near()))
         seen_EBD = torch.cat(states[1:], -1) if self.settings.states == "all" else states[-1]
         weights = (*self.hidden.parameters(), *self.odds.parameters())
         rows_at_a_time = rows_at_once(query_BD.numel())

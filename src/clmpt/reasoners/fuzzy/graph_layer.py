@@ -1,123 +1,29 @@
 """A layer of message passing over all facts, for many sets at once, as in NBFNet and GNN-QE.
 
 Every edge sends its source's state times its relation's to its target, and each node takes mean,
-maximum, minimum and deviation of what it receives. Edges are sorted by target, and a block of nodes
-is computed with its edges at a time: no messages of the whole graph ever exist. The gradient
-computes them again, so that a layer keeps nothing but the states that it was given.
+maximum, minimum and deviation of what it receives. A block of nodes is computed with its edges at a
+time, so messages of the whole graph never exist. The gradient computes them again, so that a layer
+keeps nothing but the states that it was given.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from clmpt.reasoners.fuzzy.fact_edges import FactEdges
+from clmpt.reasoners.fuzzy.incoming import Block, Passing
 from clmpt.reasoners.token_sets import linear
 
-# Shapes: E entities, B fuzzy sets, D width, S rows of the table of relations, X edges, E1 = E + 1,
-# P pairs of an edge and a set; T targets and C edges of a block, W = B × D, A = 4 × D aggregates
+# Shapes: E entities, B fuzzy sets, D width, S rows of the table of relations, T targets, C edges of
+# a block, or different numbers of messages, W = B × D, A = 4 × D aggregates
 
 _AT_ONCE = 2**20  # numbers of a block: few enough for a processor's cache
 _LEAST_VARIANCE, _LEAST_SCALE = 1e-6, 0.01
 _AGGREGATES, _SCALES = 4, 3
-
-
-@dataclass(frozen=True)
-class Dropped:
-    """Pairs of an edge, by its place among incoming ones, and a set for which it is not there.
-    Sorted by edge."""
-
-    edge_P: Tensor
-    set_P: Tensor
-
-    def within(self, start: int, stop: int) -> tuple[Tensor, Tensor]:
-        bounds = torch.tensor([start, stop], device=self.edge_P.device)
-        first, last = torch.searchsorted(self.edge_P, bounds).tolist()
-        return self.edge_P[first:last] - start, self.set_P[first:last]
-
-    def of_sets(self, row_B: Tensor, sets: int) -> Dropped:
-        """The pairs of some of the sets, which get new numbers."""
-        number_N = torch.full((sets,), -1, device=row_B.device)
-        number_N[row_B] = torch.arange(len(row_B), device=row_B.device)
-        own_P = number_N[self.set_P]
-        return Dropped(self.edge_P[own_P >= 0], own_P[own_P >= 0])
-
-
-@dataclass(frozen=True)
-class _Block:
-    """Nodes, and the edges to them."""
-
-    nodes: slice
-    edges: slice
-
-
-class IncomingEdges(nn.Module):
-    """A graph's edges by target, which cut into blocks of nodes with all edges to them."""
-
-    source_X: Tensor
-    row_X: Tensor
-    target_X: Tensor
-    place_X: Tensor  # of the edges in `FactEdges`
-    start_E1: Tensor
-
-    def __init__(self, edges: FactEdges) -> None:
-        super().__init__()
-        order_X = torch.argsort(edges.target_X, stable=True)
-        count_E = torch.bincount(edges.target_X, minlength=edges.entities)
-        arrays = {
-            "source_X": edges.source_X[order_X],
-            "row_X": edges.row_X[order_X],
-            "target_X": edges.target_X[order_X],
-            "place_X": torch.argsort(order_X),
-            "start_E1": functional.pad(count_E.cumsum(0), (1, 0)),
-        }
-        for name, array in arrays.items():
-            self.register_buffer(name, array, persistent=False)
-
-    def blocks(self, width: int) -> Iterator[_Block]:
-        """Blocks of about as many numbers as are computed at once, if a state has `width`."""
-        start_E1 = self.start_E1.cpu()
-        nodes_E1 = torch.arange(len(start_E1))
-        numbers_E1 = (start_E1 + _AGGREGATES * nodes_E1) * width
-        block_E = (numbers_E1[1:] - 1) // max(_AT_ONCE, 1)
-        cuts = (torch.diff(block_E).nonzero()[:, 0] + 1).tolist()
-        bounds = [0, *cuts, len(block_E)]
-        for first, last in pairwise(bounds):
-            yield _Block(slice(first, last), slice(int(start_E1[first]), int(start_E1[last])))
-
-    def counts(self, dropped: Dropped | None, sets: int) -> Tensor:
-        """n_EB, or n_E1 for all sets: how many messages a node receives, its own start included."""
-        count_E1 = (torch.diff(self.start_E1) + 1)[:, None]
-        if dropped is None:
-            return count_E1
-        count_EB = count_E1.repeat(1, sets)
-        target_P = self.target_X[dropped.edge_P]
-        ones_P = torch.ones_like(target_P)
-        return count_EB.index_put_((target_P, dropped.set_P), -ones_P, accumulate=True)
-
-
-@dataclass(frozen=True)
-class Passing:
-    """What all layers of a projection share: the facts, and what the sets start from."""
-
-    edges: IncomingEdges
-    member_EB: Tensor  # how far each entity is in each set
-    count_EB: Tensor
-    scale_EB: Tensor
-    dropped: Dropped | None
-
-    @classmethod
-    def of(cls, edges: IncomingEdges, member_EB: Tensor, dropped: Dropped | None) -> Passing:
-        count_EB = edges.counts(dropped, member_EB.shape[1]).to(member_EB.dtype)
-        log_EB = count_EB.log()
-        mean_B = log_EB.mean(0).clamp_min(torch.finfo(member_EB.dtype).tiny)
-        return cls(edges, member_EB, count_EB, log_EB / mean_B, dropped)
 
 
 class GraphLayer(nn.Module):
@@ -132,15 +38,26 @@ class GraphLayer(nn.Module):
     def forward(self, state_EBD: Tensor, query_BD: Tensor, passing: Passing) -> Tensor:
         sets, width = query_BD.shape
         relation_SBD = self.relation(query_BD).view(sets, -1, width).transpose(0, 1).contiguous()
-        found: Tensor = _Passed.apply(  # type: ignore[no-untyped-call]
-            passing,
-            state_EBD,
-            relation_SBD,
-            query_BD,
-            *self.linear.parameters(),
-            *self.norm.parameters(),
+        found_TBD: Tensor = _Passed.apply(  # type: ignore[no-untyped-call]
+            passing, state_EBD, relation_SBD, query_BD, *self.weights
         )
-        return found
+        if passing.node_T is None:
+            return found_TBD
+        return self.elsewhere(passing, query_BD).index_copy(0, passing.node_T, found_TBD)
+
+    @property
+    def weights(self) -> tuple[Tensor, ...]:
+        return (*self.linear.parameters(), *self.norm.parameters())
+
+    def elsewhere(self, passing: Passing, query_BD: Tensor) -> Tensor:
+        """States_EBD of nodes that were at 0 and receive nothing else: they only depend on how many
+        messages that is."""
+        count_C1 = passing.edges.messages_C[:, None].to(query_BD.dtype)
+        scale_CB = count_C1.log() / passing.mean_B
+        nothing_CBD = query_BD.new_zeros(len(count_C1), *query_BD.shape)
+        sums = (nothing_CBD,) * _AGGREGATES
+        found_CBD = updated(nothing_CBD, sums, count_C1, scale_CB, self.weights)
+        return found_CBD.index_select(0, passing.edges.class_E)
 
 
 def updated(
@@ -184,31 +101,40 @@ class _Passed(torch.autograd.Function):
     ) -> Tensor:
         ctx.passing = passing
         ctx.save_for_backward(state_EBD, relation_SBD, query_BD, *weights)
-        found_EBD = torch.empty_like(state_EBD)
-        for block in passing.edges.blocks(query_BD.numel()):
+        own_TBD = _of_nodes(state_EBD, passing.node_T)
+        found_TBD = torch.empty_like(own_TBD)
+        for block in passing.blocks(query_BD.numel(), _AT_ONCE):
             part = _Received(block, passing, state_EBD, relation_SBD, query_BD)
-            found_EBD[block.nodes] = updated(
-                state_EBD[block.nodes], part.sums, *part.sizes, weights
-            )
-        return found_EBD
+            found_TBD[block.nodes] = updated(own_TBD[block.nodes], part.sums, *part.sizes, weights)
+        return found_TBD
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         given, passing = ctx.saved_tensors, ctx.passing
         slopes = tuple(map(torch.zeros_like, given))
-        for block in passing.edges.blocks(given[2].numel()):
+        own_TBD = _of_nodes(given[0], passing.node_T)
+        own_slope_TBD = torch.empty_like(own_TBD)
+        for block in passing.blocks(given[2].numel(), _AT_ONCE):
             part = _Received(block, passing, *given[:3])
             leaves = [each.detach().requires_grad_() for each in (*part.sums, *given[3:])]
-            state_TBD = given[0][block.nodes].requires_grad_()
+            state_TBD = own_TBD[block.nodes].requires_grad_()
             sums, weights = tuple(leaves[:_AGGREGATES]), tuple(leaves[_AGGREGATES:])
             with torch.enable_grad():
                 found_TBD = updated(state_TBD, sums, *part.sizes, weights)
             found = torch.autograd.grad(found_TBD, [state_TBD, *leaves], grads[0][block.nodes])
-            slopes[0][block.nodes] += found[0]
+            own_slope_TBD[block.nodes] = found[0]
             part.add_slopes(found[1 : 1 + _AGGREGATES], *slopes[:3])
             for slope, more in zip(slopes[3:], found[1 + _AGGREGATES :], strict=True):
                 slope += more
+        if passing.node_T is None:
+            slopes[0].add_(own_slope_TBD)
+        else:
+            slopes[0].index_add_(0, passing.node_T, own_slope_TBD)
         return None, *slopes
+
+
+def _of_nodes(state_EBD: Tensor, node_T: Tensor | None) -> Tensor:
+    return state_EBD if node_T is None else state_EBD.index_select(0, node_T)
 
 
 def recomputed(compute: Callable[..., Tensor], *given: Tensor) -> Tensor:
@@ -238,24 +164,24 @@ class _Received:
 
     def __init__(
         self,
-        block: _Block,
+        block: Block,
         passing: Passing,
         state_EBD: Tensor,
         relation_SBD: Tensor,
         query_BD: Tensor,
     ) -> None:
-        edges, self.shape_BD = passing.edges, query_BD.shape
-        self.source_C, self.row_C = edges.source_X[block.edges], edges.row_X[block.edges]
-        self.target_C = edges.target_X[block.edges] - block.nodes.start
+        self.shape_BD = query_BD.shape
+        self.source_C, self.row_C = passing.source_X[block.edges], passing.row_X[block.edges]
+        self.target_C = passing.target_X[block.edges] - block.nodes.start
         self.source_CW = state_EBD.flatten(1).index_select(0, self.source_C)
         self.relation_CW = relation_SBD.flatten(1).index_select(0, self.row_C)
         self.message_CW = self.source_CW * self.relation_CW  # eq:gnn-qe-message
-        self.member_TB1 = passing.member_EB[block.nodes, :, None]
+        self.member_TB1 = passing.member_TB[block.nodes, :, None]
         self.start_TW = (self.member_TB1 * query_BD).flatten(1)  # eq:gnn-qe-start
         self.dropped = None
         if passing.dropped is not None:
             self.dropped = passing.dropped.within(block.edges.start, block.edges.stop)
-        self.sizes = passing.count_EB[block.nodes], passing.scale_EB[block.nodes]
+        self.sizes = passing.count_TB[block.nodes], passing.scale_TB[block.nodes]
         self.sums = tuple(each_TW.view(-1, *self.shape_BD) for each_TW in self._sums())
 
     def _sums(self) -> Iterator[Tensor]:
@@ -275,13 +201,13 @@ class _Received:
         self, sums: Sequence[Tensor], state_EBD: Tensor, relation_SBD: Tensor, query_BD: Tensor
     ) -> None:
         """Adds the gradients of states, relations and queries, from those of the sums. Of a maximum
-        each of the messages that are equal to it has the same share."""
+        each of the messages that are equal to it has the same share; what is left out is infinite
+        by now, and so none of them."""
         total_TW, square_TW, *ends_TW = (each.flatten(1) for each in sums)
         start_slope_TW = torch.addcmul(total_TW, self.start_TW, square_TW, value=2)
         slope_CW = total_TW.index_select(0, self.target_C)
         slope_CW.addcmul_(self.message_CW, square_TW.index_select(0, self.target_C), value=2)
         place_CW = self.target_C[:, None].expand_as(slope_CW)
-        self._leave_out(self.message_CW, torch.nan)  # is no end
         for end_TBD, end_slope_TW in zip(self.sums[2:], ends_TW, strict=True):
             end_TW = end_TBD.flatten(1)
             at_start_TW = (self.start_TW == end_TW).to(end_TW.dtype)

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from clmpt.graph.edges import Ints
 from clmpt.reasoners.dropout import SetDropout
 from clmpt.reasoners.fuzzy.fact_edges import FactEdges, rows_backwards
-from clmpt.reasoners.fuzzy.graph_layer import Dropped, IncomingEdges
+from clmpt.reasoners.fuzzy.incoming import Dropped, IncomingEdges
 
 # Shapes: N sets, E entities, P pairs of an edge and a set, S rows of the table of relations
 
