@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import torch
 
 from clmpt.graph.edges import build_index
 from clmpt.graph.knowledge_graph import KnowledgeGraph
@@ -14,7 +15,19 @@ from clmpt.graph.vocabulary import Vocabulary
 from clmpt.predictors.predictor import EmbeddingPredictor
 from clmpt.reasoners.message_passing.clmpt import MessagePassing
 from clmpt.reasoners.model import Basis, build_model, read_reasoning
+from clmpt.registry import PREDICTORS
 from clmpt.settings import Reasoning
+
+
+def random_predictor(
+    name: str, entities: int, relations: int, width: int = 8, seed: int = 0
+) -> EmbeddingPredictor:
+    """A predictor of any class with a row for every relation, and then for every inverse."""
+    kind, random = PREDICTORS.find(name), torch.Generator().manual_seed(seed)
+    tables = kind.initial(entities, 2 * relations, width // kind.width(1), 1.0, random)
+    made = kind(*tables, torch.arange(relations) + relations)
+    made.initialise(random)
+    return made
 
 
 def reasoning(**given: Any) -> Reasoning:

@@ -48,7 +48,9 @@ def atoms_over(draw: st.DrawFn, ends: list[Variable], include: Variable | None =
 
 
 @st.composite
-def groups(draw: st.DrawFn, outer: list[Variable], own: list[Variable], depth: int) -> Formula:
+def groups(
+    draw: st.DrawFn, outer: list[Variable], own: list[Variable], depth: int, negation: bool = True
+) -> Formula:
     """A conjunction that binds `own` positively, with negated parts and alternatives."""
     ends = outer + own
     parts: list[Formula] = [draw(atoms_over(ends, include=variable)) for variable in own]
@@ -56,34 +58,35 @@ def groups(draw: st.DrawFn, outer: list[Variable], own: list[Variable], depth: i
         parts.append(draw(atoms_over(ends)))
     parts += draw(st.lists(atoms_over(ends), max_size=2))
     for _ in range(draw(st.integers(0, 2)) if depth else 0):
-        parts.append(draw(further_parts(ends, depth - 1)))
+        parts.append(draw(further_parts(ends, depth - 1, negation)))
     return conjunction(draw(st.permutations(parts)))
 
 
 @st.composite
-def further_parts(draw: st.DrawFn, bound: list[Variable], depth: int) -> Formula:
-    kind = draw(st.sampled_from(["not atom", "not group", "not exists", "or", "exists"]))
+def further_parts(draw: st.DrawFn, bound: list[Variable], depth: int, negation: bool) -> Formula:
+    negated = ["not atom", "not group", "not exists"] if negation else []
+    kind = draw(st.sampled_from([*negated, "or", "exists"]))
     if kind == "not atom":
         return Not(draw(atoms_over(bound)))
     if kind == "or":
-        left, right = draw(groups(bound, [], depth)), draw(groups(bound, [], depth))
-        return disjunction([left, right])
+        return disjunction([draw(groups(bound, [], depth, negation)) for _ in range(2)])
     if kind == "not group":
         return Not(draw(groups(bound, [], 0)))
     # Some names are reused on purpose: an inner quantifier shadows an outer variable.
     own = Variable(draw(st.sampled_from(["z", "w", *(v.name for v in bound)])))
-    inner = Exists((own,), draw(groups([v for v in bound if v != own], [own], depth)))
+    outer = [v for v in bound if v != own]
+    inner = Exists((own,), draw(groups(outer, [own], depth, negation)))
     return Not(inner) if kind == "not exists" else inner
 
 
 @st.composite
-def queries(draw: st.DrawFn) -> Query:
+def queries(draw: st.DrawFn, negation: bool = True) -> Query:
     """A safe query of a random shape: trees, cycles, loops, unions, nested negation."""
     free = Variable("y")
     bodies = []
     for _ in range(draw(st.integers(1, 2))):
         hidden = [Variable(f"x{number}") for number in range(draw(st.integers(0, 2)))]
-        bodies.append(draw(groups([], [free, *hidden], 2)))
+        bodies.append(draw(groups([], [free, *hidden], 2, negation)))
     return Query(free, disjunction(bodies))
 
 

@@ -95,6 +95,18 @@ def test_an_atom_is_projected_towards_the_free_variable() -> None:
     assert batch.waves[0].to_head_M.tolist() == [True]
 
 
+def test_without_reverse_each_direction_has_the_row_of_its_own_relation() -> None:
+    # Relations 0 and 1 are inverses, 2 has one in row 6. ?x gets the message of #7 along 0; ?y that
+    # of ?x along 2; ?x that of ?y along 6, though that leads away from ?y.
+    rows = np.array([1, 0, 6, 7, 8, 9])
+    one_way = PassingOptions(rows, conditional=True, prune=False, share=False, reversible=False)
+    for text in ("?y : #0(#7, ?x) & #2(?x, ?y)", "?y : #1(?x, #7) & #2(?x, ?y)"):
+        batch = lay_out_queries([QueryGroup.single(parse(text))], one_way)
+        used = {int(batch.relation_B[row]) for wave in batch.waves for row in wave.relation_M}
+        assert used == {0, 2, 6}
+        assert not any(bool(wave.to_head_M.any()) for wave in batch.waves)
+
+
 def test_a_relation_id_beyond_the_last_is_an_inverse() -> None:
     """In stored queries an id r + R stands for the inverse of relation r."""
     backwards = replace(PASSING, inverse_R=np.full(RELATIONS, -1))

@@ -13,11 +13,13 @@ import pytest
 
 from clmpt.cli.main import main
 from clmpt.errors import DataError, UnsafePickle
+from clmpt.experiments.query_stages import QueryPlan, official_files, query_stage
 from clmpt.graph.knowledge_graph import KnowledgeGraph
 from clmpt.graph.opening import open_graph
 from clmpt.logic.shapes import SHAPES, shape
+from clmpt.progress import silent
 from clmpt.queries.benchmark_files import lmpnn_template, query_splits, read_queries
-from clmpt.queries.store import QueryGroup
+from clmpt.queries.store import QueryGroup, QuerySet
 from clmpt.sampling.sampler import Protocol, sample
 from clmpt.symbolic.missing_links import hard_answer_counts
 from clmpt.symbolic.verification import verify_group
@@ -268,6 +270,29 @@ def test_we_reproduce_all_query2box_answers(benchmarks: Path) -> None:
         groups = read_queries(benchmarks / f"{name}-q2b", "valid")
         assert len(groups) == 9
         assert all(verify_group(group, graph, "valid").is_perfect for group in groups)
+
+
+def test_training_queries_without_answers_are_solved_on_the_training_graph(betae: Path) -> None:
+    """As Query2box's are published. By hand: a -r-> b and b -r-> c are for training, c -r-> d is
+    not."""
+    one, two = ("e", ("r",)), ("e", ("r", "r"))
+    queries = {one: {(0, (0,)), (2, (0,))}, two: {(0, (0, 0))}}
+    (betae / "train-queries.pkl").write_bytes(pickle.dumps(queries))
+    graph, path = open_graph(betae), betae / "train.queries"
+    names = {shape("1p"): "1p", shape("2p"): "2p"}
+    stage = query_stage(
+        "train", QueryPlan(graph, betae, "train", names, dict.fromkeys(names, 9), 0, 1), path
+    )
+    stage.run(silent)
+    found = QuerySet.open(path)
+    assert found.about["official"] == ["1p", "2p"]
+    answers = {
+        (group.name, *entities.tolist()): group.easy.take(np.array([row])).entities.tolist()
+        for group in found.groups
+        for row, entities in enumerate(group.entities)
+    }
+    assert answers == {("1p", 0): [1], ("1p", 2): [], ("2p", 0): [2]}
+    assert list(official_files(betae, "train")["official"]) == ["train-queries.pkl"]
 
 
 def test_the_missing_links_of_nell_are_as_published(nell: Nell) -> None:

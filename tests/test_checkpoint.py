@@ -108,6 +108,7 @@ def _about(**changes: object) -> Callable[[Path], None]:
             folder / "relation_names_order.npy", folder / "entity_names_order.npy"
         ),
         _about(format="clmpt predictor 99"),
+        _about(model="no such model"),
         _about(model="conve"),
         _about(model=["complex"]),
         _about(model="rotate"),

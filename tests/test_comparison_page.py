@@ -63,7 +63,7 @@ def test_the_page_has_the_figures_of_the_reports(run: Path) -> None:
         cells = [cell.strip() for cell in row.split("|")[:-1]]
         figures = [shape["mrr"] for shape in entry.report["shapes"]]
         assert sorted(cells[: len(figures)]) == sorted(f"{100 * mrr:.1f}" for mrr in figures)
-        assert cells[0] == f"{100 * entry.mrr('1p'):.1f}"
+        assert cells[0] == f"{100 * entry.figure('1p'):.1f}"
     assert "official: 1p 5, 2p 5, 2i 5, 2u 5, 2in 5; sampled, seed 0: ip 6, pi 6" in page
     for picture in re.findall(r"!\[.*?\]\((.*?)\)", page):
         ElementTree.parse(run / "report" / picture)

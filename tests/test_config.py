@@ -18,7 +18,7 @@ from clmpt.storage.files import read_toml
     [
         ({"rnak": 5}, "Did you mean 'rank'"),
         ({"colour": 5}, "Available: model, rank"),
-        ({"model": "conve"}, "complex, distmult, transe, rotate"),
+        ({"model": "hyper"}, "complex, distmult, transe, rotate, rescal, cp, tucker, conve"),
         ({"rank": 0}, "'rank' must be at least 1, not 0"),
         ({"rank": 2.5}, "'rank' must be of type int"),
         ({"rank": True}, "'rank' must be of type int"),
@@ -39,9 +39,10 @@ def test_bad_settings_are_rejected(given: dict[str, Any], reason: str) -> None:
 
 
 def test_each_model_has_its_own_defaults() -> None:
-    assert PREDICTORS.names() == ["complex", "distmult", "transe", "rotate"]
-    rates = [read_pretraining({"model": name}).learning_rate for name in PREDICTORS.names()]
-    assert rates == [0.1, 0.1, 1e-3, 1e-3]
+    names = ["complex", "distmult", "transe", "rotate", "rescal", "cp", "tucker", "conve"]
+    assert PREDICTORS.names() == names
+    rates = [read_pretraining({"model": name}).learning_rate for name in names]
+    assert rates == [0.1, 0.1, 1e-3, 1e-3, 0.1, 0.1, 0.1, 0.1]
     assert read_pretraining({"model": "rotate", "learning_rate": 1}).learning_rate == 1.0
     assert isinstance(read_pretraining({"learning_rate": 1}).learning_rate, float)
 

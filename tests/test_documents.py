@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from clmpt.cli.command_line import command_parser
+from clmpt.cli.command_line import parse_arguments
 from clmpt.cli.commands.demo import QUESTIONS
 from clmpt.cli.main import main
 from clmpt.graph.opening import open_graph
@@ -133,7 +133,7 @@ def check_block(kind: str, block: str) -> None:
     for line in re.sub(r"\\\n", " ", block).splitlines():
         words = shlex.split(line.split(" > ")[0], comments=True)
         if words[:1] == ["clmpt"]:
-            command_parser("clmpt").parse_args(words[1:])
+            parse_arguments(words[1:])
             recipes = [word for word in words if word.endswith(".toml")]
             assert all((ROOT / recipe).exists() for recipe in recipes), line
         elif words[:1] == ["make"]:

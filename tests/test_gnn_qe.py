@@ -21,7 +21,7 @@ from clmpt.logic.shapes import shape
 from clmpt.queries.store import QueryGroup, QuerySet
 from clmpt.reasoners.dropout import NO_DROPOUT, Dropout
 from clmpt.reasoners.fuzzy.fact_edges import FactEdges
-from clmpt.reasoners.fuzzy.gnn_qe import GNNQE, answers_loss, log_odds_of
+from clmpt.reasoners.fuzzy.gnn_qe import GNNQE, log_odds_of, membership_loss
 from clmpt.reasoners.fuzzy.graph_layer import GraphLayer
 from clmpt.reasoners.fuzzy.incoming import Dropped, IncomingEdges, Passing
 from clmpt.reasoners.model import Basis, Candidates, build_model
@@ -253,7 +253,7 @@ def test_given_negatives_are_the_only_ones() -> None:
     )
     wrong_QE = torch.zeros_like(right_QE)
     wrong_QE[:, other] = True
-    wanted = answers_loss(log_odds_of(made(batch)), right_QE, wrong_QE, 0.2).mean()
+    wanted = membership_loss(log_odds_of(made(batch)), right_QE, wrong_QE, 0.2).mean()
     one = torch.tensor([[other]])
     assert made.loss(batch, replace(candidates, negative_QK=one), none) == wanted != whole
 

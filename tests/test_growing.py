@@ -18,6 +18,7 @@ from clmpt.predictors.predictor import EmbeddingPredictor, fresh_predictor, read
 from clmpt.queries.store import QueryGroup
 from clmpt.reasoners.model import Basis
 from clmpt.reasoners.truth_values.truth_values import TruthValues, TruthValueSettings
+from clmpt.registry import PREDICTORS
 
 BEFORE = [("a", "likes", "b"), ("b", "likes", "c"), ("c", "knows", "a"), ("d", "knows", "b")]
 GROWN = [("new", "likes", "c"), ("c", "owns", "new"), ("e", "knows", "a"), *reversed(BEFORE)]
@@ -31,7 +32,7 @@ def trained(graph: KnowledgeGraph, model: str = "complex") -> EmbeddingPredictor
     return fresh_predictor(graph, settings)
 
 
-@pytest.mark.parametrize("model", ["complex", "distmult", "rotate", "transe"])
+@pytest.mark.parametrize("model", PREDICTORS.names())
 def test_scores_of_what_both_graphs_have_stay_the_same(model: str) -> None:
     before, grown = KnowledgeGraph.from_triples(BEFORE), KnowledgeGraph.from_triples(GROWN)
     old, match = trained(before, model), StoredNames.of(before).match(grown)

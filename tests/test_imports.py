@@ -135,6 +135,31 @@ def test_arrays_follow_their_names(tmp_path: Path, suffix: str, inverses: bool) 
         assert backward[0].tolist() == relations[at[1] + len(relation_names)].tolist()
 
 
+def test_a_matrix_for_each_relation_is_a_row_of_the_array(tmp_path: Path) -> None:
+    graph, rng = films(), np.random.default_rng(0)
+    entities = rng.normal(size=(len(graph.entities), 4)).astype(np.float32)
+    matrices = rng.normal(size=(len(graph.relations), 4, 4)).astype(np.float32)
+    np.savez(tmp_path / "m.npz", entities=entities, relations=matrices.reshape(-1, 16))
+    predictor = predictor_from_arrays("rescal", tmp_path / "m.npz", graph)
+    ids = [torch.tensor([number]) for number in (3, 1, 5)]
+    expected = entities[3] @ matrices[1] @ entities[5]
+    assert predictor.score(*ids).item() == pytest.approx(expected, rel=1e-5)
+
+
+def test_what_arrays_cannot_hold_is_not_made_up(tmp_path: Path) -> None:
+    graph = films()
+    for model, relations, why in (
+        ("tucker", 2, "TuckER has weights besides its two tables"),
+        ("conve", 2, "ConvE has weights besides its two tables"),
+        ("cp", 1, "CP cannot reverse a relation"),
+    ):
+        width = 4 if model != "cp" else 2
+        rows = np.zeros((relations * len(graph.relations), width), np.float32)
+        np.savez(tmp_path / "m.npz", entities=np.zeros((10, 4), np.float32), relations=rows)
+        with pytest.raises(DataError, match=why):
+            predictor_from_arrays(model, tmp_path / "m.npz", graph)
+
+
 def test_arrays_that_do_not_fit_are_rejected(tmp_path: Path) -> None:
     graph = films()
     names, relations = list(graph.entities.names), list(graph.relations.names)

@@ -76,11 +76,14 @@ LEARNING = {
     "distmult": {"epochs": 60, "regularisation": 0.01},
     "transe": {"epochs": 150, "learning_rate": 0.05, "margin": 3.0},
     "rotate": {"epochs": 150, "learning_rate": 0.05, "margin": 3.0},
+    "rescal": {"epochs": 60, "regularisation": 0.01},
+    "cp": {"epochs": 60, "regularisation": 0.05},
+    "tucker": {"epochs": 60, "regularisation": 0.01},
 }
 
 
 @pytest.mark.parametrize("both_directions", [False, True])
-@pytest.mark.parametrize("model", PREDICTORS.names())
+@pytest.mark.parametrize("model", LEARNING)  # for ConvE see test_more_weights.py
 def test_every_model_learns(model: str, both_directions: bool, tmp_path: Path) -> None:
     graph = circle(both_directions)
     chosen = settings(model=model, validate_every=5, patience=99, **LEARNING[model])
@@ -92,7 +95,7 @@ def test_every_model_learns(model: str, both_directions: bool, tmp_path: Path) -
     assert evaluate_links(predictor, graph, "train").hits_at_10 > 0.8
 
 
-@pytest.mark.parametrize("model", ["complex", "distmult"])
+@pytest.mark.parametrize("model", ["complex", "distmult", "rescal", "cp", "tucker"])
 def test_a_sample_of_entities_teaches_as_well(model: str, tmp_path: Path) -> None:
     graph = circle(False)
     chosen = settings(model=model, candidates=8, validate_every=5, patience=99, **LEARNING[model])

@@ -13,25 +13,22 @@ from torch import Tensor
 from clmpt.errors import SettingError
 from clmpt.logic.parser import parse
 from clmpt.predictors.complex import ComplEx
-from clmpt.predictors.distmult import DistMult
-from clmpt.predictors.rotate import RotatE
-from clmpt.predictors.transe import TransE
 from clmpt.queries.store import QueryGroup
+from clmpt.reasoners.alternatives import best_alternative
 from clmpt.reasoners.dropout import KEYS_PER_QUERY, NO_DROPOUT, Dropout, SetDropout
 from clmpt.reasoners.message_passing.candidates import lengths, pair_cosines
-from clmpt.reasoners.message_passing.clmpt import CLMPT, best_alternative, cosine, nce_loss, unit
+from clmpt.reasoners.message_passing.clmpt import CLMPT, cosine, nce_loss, unit
 from clmpt.reasoners.message_passing.layout import lay_out_queries
-from models import fresh_reasoner, reasoning
+from clmpt.registry import PREDICTORS
+from models import fresh_reasoner, random_predictor, reasoning
 
 WIDTH = 8
 
 
-def predictor(kind: type = ComplEx) -> ComplEx:
+def predictor() -> ComplEx:
     random = torch.Generator().manual_seed(0)
-    entities = torch.randn(5, WIDTH, generator=random)
-    relations = torch.randn(2, WIDTH // 2 if kind is RotatE else WIDTH, generator=random)
-    made: ComplEx = kind(entities, relations, torch.tensor([-1, -1]))
-    return made
+    entities, relations = (torch.randn(rows, WIDTH, generator=random) for rows in (5, 2))
+    return ComplEx(entities, relations, torch.tensor([-1, -1]))
 
 
 def question(text: str) -> QueryGroup:
@@ -51,11 +48,11 @@ def test_lmpnn_by_hand() -> None:
     torch.testing.assert_close(found[0], expected)
 
 
-@pytest.mark.parametrize("kind", [ComplEx, DistMult, TransE, RotatE])
+@pytest.mark.parametrize("kind", PREDICTORS.names())
 @pytest.mark.parametrize("reasoner", ["clmpt", "lmpnn"])
-def test_every_predictor_can_be_used(kind: type, reasoner: str) -> None:
+def test_every_predictor_can_be_used(kind: str, reasoner: str) -> None:
     settings = reasoning(reasoner=reasoner, feed_forward=16, clmpt={"heads": 2})
-    made = fresh_reasoner(predictor(kind), settings, seed=0)
+    made = fresh_reasoner(random_predictor(kind, 5, 2), settings, seed=0)
     scores = made.reasoner().score([question("?y : #1(#3, ?x) & #0(?x, ?y) & !#0(#2, ?y)")])
     assert scores.shape == (1, 5)
     assert bool((scores.abs() <= 1 + 1e-6).all())

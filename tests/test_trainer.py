@@ -15,7 +15,8 @@ from torch import Tensor
 from clmpt.errors import TrainingError
 from clmpt.predictors.complex import ComplEx
 from clmpt.queries.store import QueryGroup, QuerySet
-from clmpt.reasoners.message_passing.clmpt import MessagePassing, best_alternative, cosine
+from clmpt.reasoners.alternatives import best_alternative
+from clmpt.reasoners.message_passing.clmpt import MessagePassing, cosine
 from clmpt.reasoners.message_passing.layout import lay_out_queries
 from clmpt.training.trainer import Order, Trainer
 from models import changed, fresh_reasoner
@@ -126,6 +127,8 @@ def test_learning_rates() -> None:
     assert rates(warm_up=3) == [0.25, 0.5, 0.75, 1, 1, 1, 1, 1]
     per_epoch = trainer().steps_per_epoch  # 180 queries, 32 per step: six
     assert rates(decay="step", decay_epoch=1) == [1.0] * per_epoch + [0.1] * (8 - per_epoch)
+    # Five times less from step 4, again from 6, again from 9.
+    assert rates(decay="fifths") == [1.0] * 4 + [0.2] * 2 + [0.04] * 2
     # From 1 down to 0 in eight steps, along half a cosine: at the middle, a half.
     cosines = [round((1 + math.cos(math.pi * step / 8)) / 2, 4) for step in range(8)]
     assert rates(decay="cosine") == cosines

@@ -26,8 +26,10 @@ if TYPE_CHECKING:
     from clmpt.answering.answers import Evidence as Evidence
     from clmpt.errors import BadQuestions as BadQuestions
     from clmpt.errors import ClmptError as ClmptError
+    from clmpt.evaluation.comparing import Comparison as Comparison
     from clmpt.evaluation.report import Report as Report
     from clmpt.experiments import calls
+    from clmpt.experiments.compared_runs import compare_runs
     from clmpt.experiments.fitting import fit as fit
     from clmpt.experiments.single_runs import TrainedModel as TrainedModel
     from clmpt.graph.knowledge_graph import KnowledgeGraph as KnowledgeGraph
@@ -42,6 +44,7 @@ if TYPE_CHECKING:
     from clmpt.symbolic.exact_answers import ExactRows as ExactRows
     from clmpt.symbolic.solver import solve as solve
 
+    compare = compare_runs
     evaluate_links = calls.evaluate_on_links
     evaluate = calls.evaluate_on_queries
     index = calls.index_model
@@ -58,6 +61,7 @@ _HOMES = {
     "Answers": "clmpt.answering.answers",
     "BadQuestions": "clmpt.errors",
     "ClmptError": "clmpt.errors",
+    "Comparison": "clmpt.evaluation.comparing",
     "Evidence": "clmpt.answering.answers",
     "ExactAnswers": "clmpt.symbolic.exact_answers",
     "ExactRows": "clmpt.symbolic.exact_answers",
@@ -67,6 +71,7 @@ _HOMES = {
     "QuerySet": "clmpt.queries.store",
     "Report": "clmpt.evaluation.report",
     "TrainedModel": "clmpt.experiments.single_runs",
+    "compare": "clmpt.experiments.compared_runs:compare_runs",
     "evaluate": "clmpt.experiments.calls:evaluate_on_queries",
     "evaluate_links": "clmpt.experiments.calls:evaluate_on_links",
     "fit": "clmpt.experiments.fitting",

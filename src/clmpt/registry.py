@@ -133,6 +133,10 @@ PREDICTORS: Registry[EmbeddingPredictor] = Registry(
         "distmult": "clmpt.predictors.distmult:DistMult",
         "transe": "clmpt.predictors.transe:TransE",
         "rotate": "clmpt.predictors.rotate:RotatE",
+        "rescal": "clmpt.predictors.rescal:RESCAL",
+        "cp": "clmpt.predictors.cp:CP",
+        "tucker": "clmpt.predictors.tucker:TuckER",
+        "conve": "clmpt.predictors.conve:ConvE",
     },
 )
 
@@ -154,6 +158,10 @@ REASONERS: Registry[ReasonerModel] = Registry(
         "query2particles": "clmpt.reasoners.operators.query2particles:Query2Particles",
         "gnn-qe": "clmpt.reasoners.fuzzy.gnn_qe:GNNQE",
         "enesy": "clmpt.reasoners.fuzzy.enesy:ENeSy",
+        "cqd-beam": "clmpt.reasoners.decomposition.cqd_beam:CQDBeam",
+        "cqd-co": "clmpt.reasoners.decomposition.cqd_continuous:CQDContinuous",
+        "kgtransformer": "clmpt.reasoners.transformers.kgtransformer:KGTransformer",
+        "biqe": "clmpt.reasoners.transformers.biqe:BIQE",
         "hybrid": "clmpt.reasoners.hybrid:Hybrid",
         "truth-values": "clmpt.reasoners.truth_values.truth_values:TruthValues",
     },

@@ -101,19 +101,28 @@ def check_known(name: str, known: Sequence[str]) -> None:
 class Pretraining(Settings):
     """How a link predictor is trained. A predictor's class may override the defaults."""
 
-    model: str = setting("complex", "scoring function: complex, distmult, transe, rotate")
-    rank: int = setting(200, "numbers per entity; complex numbers for complex and rotate", least=1)
+    model: str = setting(
+        "complex",
+        "scoring function: complex, distmult, transe, rotate, rescal, cp, tucker, conve",
+    )
+    rank: int = setting(
+        200, "numbers per entity; complex ones (complex, rotate), or pairs (cp)", least=1
+    )
     epochs: int = setting(30, "maximum passes over the facts", least=1)
     batch: int = setting(1000, "distinct (entity, relation) pairs per step", least=1)
-    learning_rate: float = setting(0.1, "of Adagrad (complex, distmult) or Adam", above=0)
+    learning_rate: float = setting(0.1, "of Adam (transe, rotate) or Adagrad", above=0)
     decay: Literal["none", "linear"] = setting("none", "of the learning rate, over all epochs")
     initial_scale: float = setting(1e-3, "scale of the initial embeddings", above=0)
-    regularisation: float = setting(0.05, "weight of N3 (complex, distmult)", least=0)
+    regularisation: float = setting(
+        0.05, "weight of N3 (complex, distmult, cp) or DURA (rescal, tucker, conve)", least=0
+    )
     relation_weight: float = setting(
-        0.0, "weight of predicting a fact's relation from its ends (complex, distmult)", least=0
+        0.0,
+        "weight of predicting a fact's relation from its ends (not transe, rotate, conve)",
+        least=0,
     )
     candidates: int = setting(
-        0, "entities drawn per step instead of scoring all; 0: all (complex, distmult)", least=0
+        0, "entities drawn per step instead of scoring all; 0: all (not transe, rotate)", least=0
     )
     group: int = setting(
         0, "questions of a step that share candidates; 0: all (with candidates)", least=0
@@ -147,11 +156,16 @@ class Training(Settings):
 
     epochs: int = setting(10, "maximum passes over the queries", least=0)
     steps: int = setting(0, "stop after this many steps; 0: no limit but the epochs", least=0)
+    minutes: float = setting(
+        0.0,
+        "stop after about this much processor time, without validation; 0: no limit but the others",
+        least=0,
+    )
     batch: int = setting(512, "queries per step", least=1)
     mixing: Literal["all", "shape"] = setting("all", "batches of all shapes, or of one shape each")
     learning_rate: float = setting(1e-4, "of AdamW", above=0)
     warm_up: int = setting(0, "steps of linear learning-rate warm-up", least=0)
-    decay: Literal["none", "step", "cosine"] = setting("none", "of the learning rate")
+    decay: Literal["none", "step", "fifths", "cosine"] = setting("none", "of the learning rate")
     decay_epoch: int = setting(50, "divide the rate by ten after this epoch (step)", least=1)
     weight_decay: float = setting(1e-4, "of AdamW", least=0)
     clip: float = setting(0.0, "maximum gradient norm; 0: no clipping", least=0)
@@ -165,12 +179,26 @@ class Training(Settings):
     divided: Literal["nothing", "weights"] = setting(
         "nothing", "what several processes divide: nothing, or the weights and optimizer state"
     )
-    validate_every: int = setting(0, "steps between validations; 0: one epoch", least=0)
-    validation_queries: int = setting(100, "validation queries per shape", least=1)
+    validate_every: int = setting(
+        0, "steps between validations; 0: one epoch, or a fifth of 'minutes'", least=0
+    )
+    validation_queries: int = setting(
+        100, "validation queries per shape; 0: none, and the last weights are kept", least=0
+    )
     patience: int = setting(5, "validations without improvement before stopping", least=1)
     seed: int = setting(0, "same seed, same numbers", least=0)
     device: str = setting("auto", "cpu, cuda, …; auto takes an accelerator if there is one")
     precision: Literal["float32", "bfloat16"] = setting("float32", "of matrix products")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.minutes and self.steps:
+            raise SettingError("'steps' and 'minutes' cannot be combined. Set one of them to 0.")
+        if self.minutes and self.divided == "weights":
+            raise SettingError(
+                "'minutes' is measured on a copy of the model, which divided weights do not have. "
+                "Set 'steps' instead."
+            )
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,8 @@ from clmpt.logic.formula import placeholders
 from clmpt.logic.shapes import EPFO, NEGATION, shape
 from clmpt.predictors.complex import ComplEx
 from clmpt.queries.store import AnswerSets, QueryGroup
-from clmpt.reasoners.message_passing.clmpt import CLMPT, best_alternative, cosine, nce_loss
+from clmpt.reasoners.alternatives import best_alternative
+from clmpt.reasoners.message_passing.clmpt import CLMPT, cosine, nce_loss
 from clmpt.reasoners.message_passing.layout import lay_out_queries
 from golden.golden_weights import WIDTH, golden_weights
 from models import fresh_reasoner, reasoning

@@ -25,22 +25,29 @@ from clmpt.logic.formula import (
     Variable,
     map_atoms,
 )
-from clmpt.predictors.complex import ComplEx
 from clmpt.queries.store import QueryGroup
-from clmpt.reasoners.message_passing.clmpt import MessagePassing, best_alternative, cosine
+from clmpt.reasoners.alternatives import best_alternative
+from clmpt.reasoners.message_passing.clmpt import MessagePassing, cosine
 from clmpt.reasoners.message_passing.layout import lay_out_queries
+from clmpt.registry import PREDICTORS
 from clmpt.settings import Reasoning
 from models import changed, fresh_reasoner, reasoning
 from strategies import ENTITIES, RELATIONS, queries
 
 WIDTH = 8
 SMALL = reasoning(heads=2, feed_forward=12, encoder_layers=2, dropout=0.0)
+Variant = tuple[Reasoning, str]  # a reasoner's settings, and its predictor
+LMPNN = {"reasoner": "lmpnn", "feed_forward": 12, "dropout": 0.0}
 VARIANTS = [
-    SMALL,
-    changed(SMALL, norm="post", pooling="sum", encoder_layers=1),
-    changed(SMALL, pooling="max", conditional=False),
-    reasoning(reasoner="lmpnn", feed_forward=12, dropout=0.0, frozen=False),
-    reasoning(reasoner="lmpnn", feed_forward=12, dropout=0.0, conditional=True, penalty=0.1),
+    (SMALL, "complex"),
+    (SMALL, "tucker"),
+    (changed(SMALL, norm="post", pooling="sum", encoder_layers=1), "complex"),
+    (changed(SMALL, norm="post", pooling="sum", encoder_layers=1, penalty=0.1), "conve"),
+    (changed(SMALL, pooling="max", conditional=False), "complex"),
+    (changed(SMALL, pooling="max", conditional=False), "rescal"),
+    (reasoning(**LMPNN, frozen=False), "complex"),
+    (reasoning(**LMPNN, frozen=False), "cp"),
+    (reasoning(**LMPNN, conditional=True, penalty=0.1), "complex"),
 ]
 variants = st.sampled_from(VARIANTS)
 builder = GraphBuilder(ENTITIES, RELATIONS)
@@ -48,22 +55,22 @@ builder.add("facts", "e0", "r0", "e1")
 graph = builder.build()
 
 
-def model(settings: Reasoning) -> MessagePassing:
-    """r0 and r1 are each other's inverses, r2 has none."""
-    random = torch.Generator().manual_seed(1)
-    predictor = ComplEx(
-        torch.randn(len(ENTITIES), WIDTH, generator=random),
-        torch.randn(len(RELATIONS), WIDTH, generator=random),
-        torch.tensor([1, 0, -1]),
-    )
-    return fresh_reasoner(predictor, settings, seed=2).double()
+def model(settings: Variant) -> MessagePassing:
+    """r0 and r1 are each other's inverses, r2 has none, or one that is no relation of the graph."""
+    chosen, name = settings
+    random, kind = torch.Generator().manual_seed(1), PREDICTORS.find(name)
+    inverse_R = torch.tensor([1, 0, -1 if kind.can_reverse() else 3])
+    rows, rank = max(len(RELATIONS), int(inverse_R.max()) + 1), WIDTH // kind.width(1)
+    predictor = kind(*kind.initial(len(ENTITIES), rows, rank, 1.0, random), inverse_R)
+    predictor.initialise(random)
+    return fresh_reasoner(predictor, chosen, seed=2).double()
 
 
 def single(query: Query) -> QueryGroup:
     return QueryGroup.single(graph.bind(query))
 
 
-def scores(settings: Reasoning, *asked: Query) -> Tensor:
+def scores(settings: Variant, *asked: Query) -> Tensor:
     return model(settings).reasoner().score([single(query) for query in asked])
 
 
@@ -73,14 +80,14 @@ def same(left: Tensor, right: Tensor) -> None:
 
 @given(variants, queries(), st.randoms(use_true_random=False))
 def test_the_order_of_atoms_does_not_matter(
-    settings: Reasoning, query: Query, random: Random
+    settings: Variant, query: Query, random: Random
 ) -> None:
     same(scores(settings, query), scores(settings, Query(query.free, shuffled(query.body, random))))
 
 
 @given(variants, st.lists(queries(), min_size=2, max_size=4))
 def test_other_queries_in_the_batch_and_their_order_do_not_matter(
-    settings: Reasoning, several: list[Query]
+    settings: Variant, several: list[Query]
 ) -> None:
     alone = torch.cat([scores(settings, query) for query in several])
     same(scores(settings, *several), alone)
@@ -88,13 +95,13 @@ def test_other_queries_in_the_batch_and_their_order_do_not_matter(
 
 
 @given(variants, queries())
-def test_names_of_existential_variables_do_not_matter(settings: Reasoning, query: Query) -> None:
+def test_names_of_existential_variables_do_not_matter(settings: Variant, query: Query) -> None:
     same(scores(settings, query), scores(settings, Query(query.free, renamed(query.body))))
 
 
 @given(variants, queries(), queries())
 def test_repeating_an_alternative_changes_nothing(
-    settings: Reasoning, one: Query, other: Query
+    settings: Variant, one: Query, other: Query
 ) -> None:
     large = Limits(atoms=1000, disjuncts=1000)
     both = Query(one.free, Or((one.body, other.body)), limits=large)
@@ -105,7 +112,7 @@ def test_repeating_an_alternative_changes_nothing(
 
 
 @given(variants, queries())
-def test_an_atom_and_its_inverse_are_equivalent(settings: Reasoning, query: Query) -> None:
+def test_an_atom_and_its_inverse_are_equivalent(settings: Variant, query: Query) -> None:
     other = {"r0": "r1", "r1": "r0"}
 
     def turned(atom: Atom) -> Formula:
@@ -121,7 +128,7 @@ def test_an_atom_and_its_inverse_are_equivalent(settings: Reasoning, query: Quer
 
 @given(variants, st.lists(queries(), min_size=1, max_size=3))
 def test_pruning_and_sharing_change_neither_answers_nor_gradients(
-    settings: Reasoning, several: list[Query]
+    settings: Variant, several: list[Query]
 ) -> None:
     made = model(settings)
     groups = [single(query) for query in several]
@@ -145,14 +152,14 @@ def test_pruning_and_sharing_change_neither_answers_nor_gradients(
 
 
 @given(variants, st.lists(queries(), min_size=2, max_size=4))
-def test_a_cache_changes_nothing(settings: Reasoning, several: list[Query]) -> None:
+def test_a_cache_changes_nothing(settings: Variant, several: list[Query]) -> None:
     reasoner = model(settings).reasoner()
     for query in [*several, *several]:
         same(reasoner.score([single(query)]), scores(settings, query))
 
 
 @pytest.mark.parametrize("settings", VARIANTS)
-def test_states_that_depend_on_relations_alone_are_cached(settings: Reasoning) -> None:
+def test_states_that_depend_on_relations_alone_are_cached(settings: Variant) -> None:
     from clmpt.logic.parser import parse
 
     query = single(parse("?y : r0(e1, ?x) & r2(?x, ?y)"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+import time
 from pathlib import Path
 
 import torch
@@ -26,6 +27,12 @@ def find_device(name: str) -> torch.device:
             f"The device '{name}' cannot be used here. Try 'cpu' or 'auto'."
         ) from None
     return device
+
+
+def work_clock(device: torch.device) -> float:
+    """Seconds of processor time; on an accelerator, whose work the processor does not do, seconds
+    on the clock."""
+    return time.process_time() if device.type == "cpu" else time.perf_counter()
 
 
 def forget_peak_memory(device: torch.device) -> None:

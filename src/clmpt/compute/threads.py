@@ -6,6 +6,7 @@ small tensors are faster with one thread than with several that wait for each ot
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -24,6 +25,12 @@ def threads_for(products: float, processors: int | None = None) -> int:
     """
     most = available_processors() if processors is None else processors
     return int(max(1, min(most, products // _PRODUCTS_PER_THREAD)))
+
+
+def step_threads(products: float) -> int:
+    """The number of threads for a training step of this many operations, 0 if that is unknown:
+    never more than PyTorch uses now."""
+    return min(torch.get_num_threads(), threads_for(products or math.inf))
 
 
 @contextmanager

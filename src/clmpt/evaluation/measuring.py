@@ -2,13 +2,13 @@
 
 Each hard answer of a query is ranked among non-answers: easy and other hard answers are filtered
 out, and ties get the mean rank. Figures are means over a query's hard answers, then over the
-queries of a shape. Only sums are kept, so memory does not grow with the number of queries. Several
-processes share the queries out, and all of them get the report.
+queries of a shape. The report keeps four numbers of each query, so that models can be compared
+query by query. Several processes share the queries out, and all of them get the report.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -18,7 +18,13 @@ from torch import Tensor
 
 from clmpt.compute import distributed
 from clmpt.compute.chunks import SCORES_AT_ONCE, rows_at_once
-from clmpt.evaluation.ranks import Figures, Floats, filtered_ranks, united
+from clmpt.evaluation.ranks import (
+    Floats,
+    figures_by_query,
+    filtered_ranks,
+    mean_figures,
+    united,
+)
 from clmpt.evaluation.report import Report, ShapeResult
 from clmpt.graph.edges import Ints
 from clmpt.graph.knowledge_graph import KnowledgeGraph
@@ -29,6 +35,8 @@ from clmpt.symbolic.missing_links import missing_links
 
 if TYPE_CHECKING:
     from clmpt.reasoners.reasoner import Reasoner
+
+# Shapes: Q queries with hard answers, T their hard answers; 4 figures, as in `Figures`
 
 _QUERIES_AT_ONCE = 1024
 
@@ -42,9 +50,11 @@ def evaluate(
     about: dict[str, Any] | None = None,
     progress: ReportProgress = silent,
     scores_at_once: int = SCORES_AT_ONCE,
+    conditions: Mapping[str, Any] | None = None,
 ) -> Report:
     """A report over all queries with hard answers. With a graph and its observed splits, figures
-    are also broken down by the number of missing links."""
+    are also broken down by the number of missing links. `conditions` are what another report must
+    share with this one to be compared with it query by query."""
     missing: Callable[[QueryGroup], Ints] | None = None
     if graph is not None and observed:
         missing = partial(missing_links, graph=graph, observed=observed)
@@ -62,35 +72,41 @@ def evaluate(
     found = distributed.entries_of_all(own)
     shapes = []
     for group in asked:
-        sums, by_missing = _Sums(), dict[int, _Sums]()
-        for number, chunk in enumerate(chunks):  # in one order, so that rounding is the same
-            if chunk.group is group:
-                sums.merge(found[number].sums)
-                for links, part in found[number].by_missing.items():
-                    by_missing.setdefault(links, _Sums()).merge(part)
-        shapes.append(_result(reasoner, group, sums, by_missing))
+        parts = [found[number] for number, chunk in enumerate(chunks) if chunk.group is group]
+        shapes.append(_result(reasoner, group, parts))
     about = {**(about or {}), **({"left_out": left_out} if left_out else {})}
-    return Report(name or reasoner.name, tuple(shapes), observed, about)
+    return Report(name or reasoner.name, tuple(shapes), observed, about, dict(conditions or {}))
 
 
 def mrr_by_query(scores_QE: Tensor, group: QueryGroup) -> Floats:
     """The MRR of each of a group's queries with hard answers; the scores are overwritten."""
     ranks_T = filtered_ranks(scores_QE, group.hard, united(group.easy, group.hard))
-    _, owner_T = np.unique(group.hard.owners, return_inverse=True)
-    return np.bincount(owner_T, 1 / ranks_T) / np.bincount(owner_T)
+    return figures_by_query(ranks_T, group.hard.owners)[:, 0]
 
 
-def _result(
-    reasoner: Reasoner, group: QueryGroup, sums: _Sums, by_missing: dict[int, _Sums]
-) -> ShapeResult:
+def _result(reasoner: Reasoner, group: QueryGroup, parts: Sequence[_Counted]) -> ShapeResult:
+    rows_Q4 = np.concatenate([part.rows_Q4 for part in parts])
+    by_missing = {
+        number: np.concatenate(
+            [part.by_missing[number] for part in parts if number in part.by_missing]
+        )
+        for number in sorted({number for part in parts for number in part.by_missing})
+    }
     return ShapeResult(
         group.name,
-        sums.figures(),
-        sums.standard_error(),
+        mean_figures(rows_Q4),
+        _standard_error(rows_Q4[:, 0]),
         len(group.hard.entities),
-        {number: by_missing[number].figures() for number in sorted(by_missing)},
+        {number: mean_figures(some_Q4) for number, some_Q4 in by_missing.items()},
         reasoner.notes(group.template),
+        rows_Q4,
+        group.checksum,
     )
+
+
+def _standard_error(mrr_Q: Floats) -> float | None:
+    """Of the mean; undefined for a single query."""
+    return float(mrr_Q.std(ddof=1) / np.sqrt(len(mrr_Q))) if len(mrr_Q) > 1 else None
 
 
 @dataclass(frozen=True)
@@ -107,8 +123,10 @@ class _Chunk:
 
 @dataclass(frozen=True)
 class _Counted:
-    sums: _Sums
-    by_missing: dict[int, _Sums]
+    """The figures of each query of a chunk, and by the number of missing links."""
+
+    rows_Q4: Floats
+    by_missing: dict[int, Floats]
 
 
 def _chunks(reasoner: Reasoner, groups: Sequence[QueryGroup], scores_at_once: int) -> list[_Chunk]:
@@ -127,49 +145,13 @@ def _chunks(reasoner: Reasoner, groups: Sequence[QueryGroup], scores_at_once: in
 def _counted(
     reasoner: Reasoner, part: QueryGroup, missing: Callable[[QueryGroup], Ints] | None
 ) -> _Counted:
-    """The ranks of a chunk's hard answers, summed up."""
+    """The ranks of a chunk's hard answers, as figures of its queries."""
     scores_QE = reasoner.score([part])
     ranks_T = filtered_ranks(scores_QE, part.hard, united(part.easy, part.hard))
-    found = _Counted(_Sums(), {})
-    found.sums.add(ranks_T, part.hard.owners)
+    owner_T, by_missing = part.hard.owners, {}
     if missing is not None:
         missing_T = missing(part)
         for number in np.unique(missing_T[missing_T > 0]).tolist():
             own_T = missing_T == number
-            sums = found.by_missing.setdefault(number, _Sums())
-            sums.add(ranks_T[own_T], part.hard.owners[own_T])
-    return found
-
-
-class _Sums:
-    """Running sums over queries, for the figures."""
-
-    def __init__(self) -> None:
-        self.queries, self.squares = 0, 0.0
-        self.totals = np.zeros(4)
-
-    def add(self, ranks_T: Floats, owner_T: Ints) -> None:
-        """Adds ranks of answers, with the query of each; queries without answers do not count."""
-        _, owner_T = np.unique(owner_T, return_inverse=True)
-        counts = np.bincount(owner_T)
-        columns = (1 / ranks_T, ranks_T <= 1, ranks_T <= 3, ranks_T <= 10)
-        means = [np.bincount(owner_T, column) / counts for column in columns]
-        self.totals += [mean.sum() for mean in means]
-        self.squares += float((means[0] ** 2).sum())
-        self.queries += len(counts)
-
-    def merge(self, other: _Sums) -> None:
-        self.totals += other.totals
-        self.squares += other.squares
-        self.queries += other.queries
-
-    def figures(self) -> Figures:
-        mrr, first, third, tenth = (self.totals / max(self.queries, 1)).tolist()
-        return Figures(mrr, first, third, tenth, self.queries)
-
-    def standard_error(self) -> float | None:
-        if self.queries < 2:
-            return None
-        mean = self.totals[0] / self.queries
-        variance = max(self.squares / self.queries - mean**2, 0.0)
-        return float(np.sqrt(variance / (self.queries - 1)))
+            by_missing[number] = figures_by_query(ranks_T[own_T], owner_T[own_T])
+    return _Counted(figures_by_query(ranks_T, owner_T), by_missing)

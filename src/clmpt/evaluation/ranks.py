@@ -17,9 +17,10 @@ from clmpt.compute import distributed
 from clmpt.compute.chunks import rows_at_once
 from clmpt.compute.row_shards import RowShard
 from clmpt.errors import DataError
+from clmpt.graph.edges import Ints
 from clmpt.queries.store import AnswerSets
 
-# Shapes: B questions of a chunk, E entities, T answers to rank
+# Shapes: B questions of a chunk, E entities, T answers to rank, Q queries; 4 figures of each
 
 Floats = npt.NDArray[np.float64]
 
@@ -59,6 +60,24 @@ def figures(ranks_T: Floats, weight_T: Floats | None = None, count: int | None =
         hits_at_10=mean(ranks_T <= 10),
         count=len(ranks_T) if count is None else count,
     )
+
+
+def figures_by_query(ranks_T: Floats, owner_T: Ints) -> Floats:
+    """MRR, Hits@1, Hits@3 and Hits@10 of each query that has an answer among these, as rows.
+
+    >>> figures_by_query(np.array([1.0, 2.0, 4.0]), np.array([0, 0, 7])).tolist()
+    [[0.75, 0.5, 1.0, 1.0], [0.25, 0.0, 0.0, 1.0]]
+    """
+    _, owner_T = np.unique(owner_T, return_inverse=True)
+    columns = (1 / ranks_T, ranks_T <= 1, ranks_T <= 3, ranks_T <= 10)
+    sums_4Q = np.stack([np.bincount(owner_T, column) for column in columns])
+    return np.ascontiguousarray((sums_4Q / np.bincount(owner_T)).T)
+
+
+def mean_figures(rows_Q4: Floats) -> Figures:
+    """Means over queries; zeros if there are none."""
+    mrr, first, third, tenth = (rows_Q4.sum(0) / max(len(rows_Q4), 1)).tolist()
+    return Figures(mrr, first, third, tenth, len(rows_Q4))
 
 
 def filtered_ranks(

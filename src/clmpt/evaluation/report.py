@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from clmpt.display.text import counted
-from clmpt.evaluation.ranks import Figures
+from clmpt.evaluation.ranks import Figures, Floats
 from clmpt.logic.shapes import EPFO, NEGATION
 
 
@@ -27,16 +27,20 @@ class ShapeResult:
     hard_answers: int
     by_missing: dict[int, Figures]
     notes: tuple[str, ...] = ()  # where the scores only approximate the query
+    rows_Q4: Floats | None = field(default=None, repr=False, compare=False)  # of each query
+    checksum: int = field(default=0, repr=False, compare=False)  # of the queries and their answers
 
 
 @dataclass(frozen=True)
 class Report:
-    """Results by shape. `observed` are the splits that easy answers follow from, if known."""
+    """Results by shape. `observed` are the splits that easy answers follow from, if known;
+    `conditions` are what another report must share with this one to be compared with it."""
 
     model: str
     shapes: tuple[ShapeResult, ...]
     observed: tuple[str, ...] | None = None
     about: dict[str, Any] = field(default_factory=dict)
+    conditions: dict[str, Any] = field(default_factory=dict, repr=False)
 
     def average(self, names: Sequence[str]) -> float | None:
         """The mean MRR of the named shapes; None unless all are present."""

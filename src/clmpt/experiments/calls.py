@@ -23,7 +23,6 @@ from clmpt.experiments.entries import renew_report
 from clmpt.experiments.evaluating import Candidate
 from clmpt.experiments.recipes import read_recipe
 from clmpt.experiments.records import Variant
-from clmpt.experiments.reproduction import Recipe, reproduce
 from clmpt.experiments.single_runs import (
     TrainedModel,
     begin_pretraining,
@@ -32,7 +31,7 @@ from clmpt.experiments.single_runs import (
     chosen_training,
 )
 from clmpt.experiments.stage_builders import follow_steps
-from clmpt.experiments.variant_settings import variant_tables
+from clmpt.experiments.study import Study, perform_study
 from clmpt.graph.knowledge_graph import KnowledgeGraph
 from clmpt.graph.opening import graph_from, open_graph
 from clmpt.pages.report_folder import save_report
@@ -207,19 +206,22 @@ def reproduce_recipe(
     name: str | None = None,
     device: str | None = None,
     workers: int | None = None,
+    trials: int | None = None,
     progress: ShowProgress = True,
 ) -> Variant:
     """An experiment of a recipe, in the folder `out`, or resumed there; as `clmpt reproduce`.
 
-    `data` is the benchmark's folder; `changes` are settings such as 'training.seed=1'. Variants in
-    one folder share what they have in common, and a page that compares them, report/report.html.
+    `data` is the benchmark's folder; `changes` are settings such as 'training.seed=1'. Of several
+    values, 'training.batch=64,128', validation chooses; `trials` is how many of their combinations
+    to try, all by default. Variants in one folder share what they have in common, and a page that
+    compares them, report/report.html, with means over seeds.
     """
-    chosen = Recipe.of(variant_tables(recipe, reasoner, changes, name, device))
+    study = Study(recipe, reasoner, tuple(changes), name, device, trials=trials)
     with shown_progress(progress) as show:
         cores = workers or available_processors()
-        made = reproduce(open_graph(data), Path(data), chosen, Path(out), cores, show)
+        made = perform_study(study, open_graph(data), Path(data), Path(out), cores, show)
     renew_report(out, lambda error: warnings.warn(f"Left out: {error}", stacklevel=3))
-    return made
+    return made.variants[0]
 
 
 def _candidate(

@@ -70,21 +70,28 @@ def check_reasoning(reasoning: Reasoning, settings: Pretraining) -> None:
         kind.check(reasoning.settings, PREDICTORS.find(settings.model), predictor_width(settings))
 
 
+def products_per_question(settings: Pretraining, entities: int) -> float:
+    """Operations of matrix products that a question of pre-training takes, forward and backward."""
+    kind = PREDICTORS.find(settings.model)
+    scored = objective_of(kind.objective, settings).scored(settings, entities)
+    return 6.0 * scored * kind.width(settings.rank) + 3 * kind.products(settings.rank)
+
+
 def pretraining_work(graph: KnowledgeGraph, settings: Pretraining) -> Work:
     questions, size = len(links_of(graph, train_split(graph))), len(graph.entities)
     steps = settings.epochs * math.ceil(questions / settings.batch)
-    width = predictor_width(settings)
-    kind = PREDICTORS.find(settings.model).objective
-    scored = objective_of(kind, settings).scored(settings, size)
+    kind, width = PREDICTORS.find(settings.model), predictor_width(settings)
+    scored = objective_of(kind.objective, settings).scored(settings, size)
     table = 4 * size * width
-    is_sampled = settings.candidates and kind in SAMPLED
+    others = 4 * kind.other_numbers(2 * len(graph.relations), settings.rank)
+    is_sampled = settings.candidates and kind.objective in SAMPLED
     touched = 4 * (scored + settings.batch) * width if is_sampled else table
     copies = 2 if is_sampled else 5  # gradients, sums and averages are of rows, or of the table
     return Work(
-        6 * settings.epochs * questions * scored * width,
-        12 * touched * steps,
+        settings.epochs * questions * products_per_question(settings, size),
+        12 * (touched + others) * steps,
         _A_STEP * steps,
-        _START + copies * table + 3 * 4 * settings.batch * scored,
+        _START + copies * table + 5 * others + 3 * 4 * settings.batch * scored,
     )
 
 
@@ -108,6 +115,8 @@ def training_work(
         moved += 12 * steps * settings.batch * candidates * width
     memory = _START + 6 * table + 6 * settings.batch * expected.bytes
     memory += settings.batch * entities * each.kept
+    if settings.minutes:
+        return Work(fixed=60 * settings.minutes, memory=memory)
     return Work(products, moved, _A_STEP * steps, memory)
 
 

@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from clmpt.errors import DataError
 from clmpt.experiments.query_stages import OFFICIAL, SAMPLED
 from clmpt.experiments.records import LeaveOut, Variant, or_else, refuse, variants_in
+from clmpt.experiments.sweeping import sweeps_in
 from clmpt.pages.comparison import compare, renew
 from clmpt.pages.curves import is_number
 from clmpt.pages.entry import Entry, distinct
 from clmpt.pages.report_folder import is_report, read_cost, read_report
+from clmpt.pages.seeds import seed_groups
 from clmpt.predictors.predictor_folder import parameter_count
 from clmpt.queries.store import QuerySet
 from clmpt.reasoners.reasoner_folder import parameter_counts
-from clmpt.storage.run_folder import read_log, read_provenance, read_summary
+from clmpt.storage.files import new_file, save_json
+from clmpt.storage.run_folder import identity_of, read_log, read_provenance, read_summary
 
 PAGE = "report"  # the folder of the page that compares experiments
+SEEDS = "seeds.json"
+_NONE: Mapping[str, list[dict[str, Any]]] = {}
 
 
 def entries_in(folder: str | Path, leave_out: LeaveOut = refuse) -> list[Entry]:
@@ -33,9 +40,10 @@ def entries_in(folder: str | Path, leave_out: LeaveOut = refuse) -> list[Entry]:
     by_report = {variant.folders["report"]: variant for variant in variants_in(folder, leave_out)}
     found: list[Entry] = []
     baselines: dict[Path, Variant] = {}
+    trials = _trials(folder, leave_out)
     for variant in by_report.values():
         with or_else(leave_out, f"{variant.name}: "):
-            found.append(_of_variant(variant))
+            found.append(entry_of(variant, trials))
             if "baseline" in variant.folders:
                 baselines[variant.folders["baseline"]] = variant
     if not found:
@@ -50,13 +58,35 @@ def entries_in(folder: str | Path, leave_out: LeaveOut = refuse) -> list[Entry]:
 
 
 def renew_report(out: str | Path, leave_out: LeaveOut = refuse) -> list[Entry]:
-    """The results in a folder of experiments, written to its page `PAGE`."""
+    """The results in a folder of experiments, written to its page `PAGE`; means over seeds also as
+    JSON."""
     entries = entries_in(out, leave_out)
     renew(compare(entries), Path(out) / PAGE)
+    groups = [group.as_plain() for group in seed_groups(entries)]
+    if groups:
+        with new_file(Path(out) / PAGE / SEEDS) as scratch:
+            save_json(scratch, groups)
     return entries
 
 
-def _of_variant(variant: Variant) -> Entry:
+def _trials(folder: Path, leave_out: LeaveOut) -> dict[str, list[dict[str, Any]]]:
+    """The trials of each sweep, by how the chosen reasoner was trained."""
+    found: dict[str, list[dict[str, Any]]] = {}
+    with or_else(leave_out):
+        for sweep in sweeps_in(folder):
+            found[_training_of(sweep.reasoner)] = list(sweep.trials)
+    return found
+
+
+def _training_of(reasoner: Path) -> str:
+    """What a reasoner was trained with and on, but for the seed."""
+    identity = identity_of(reasoner)
+    settings = {**identity.get("settings", {}), "seed": None}
+    return json.dumps({**identity, "settings": settings}, sort_keys=True)
+
+
+def entry_of(variant: Variant, trials: Mapping[str, list[dict[str, Any]]] = _NONE) -> Entry:
+    """A finished experiment. `trials` are those of sweeps, by how what they chose was trained."""
     places = variant.folders
     about = variant.settings["experiment"]
     report = read_report(places["report"])
@@ -66,6 +96,7 @@ def _of_variant(variant: Variant) -> Entry:
     costs = {
         **_pretraining_costs(variant),
         "training": summary.get("seconds"),
+        "processor": summary.get("processor"),
         "steps": summary.get("steps_done"),
         "training memory": summary.get("memory"),
         **_evaluation_costs(places["report"]),
@@ -86,6 +117,10 @@ def _of_variant(variant: Variant) -> Entry:
         {split: _origin(queries) for split, queries in asked.items()},
         _is_official(asked["test"]),
         _graph_differs(variant),
+        variant.family,
+        variant.without_seed,
+        variant.seed,
+        trials.get(_training_of(places["reasoner"]), []) if trials else [],
     )
 
 
@@ -117,12 +152,25 @@ def _pretraining_costs(variant: Variant) -> dict[str, Any]:
 
 def _evaluation_costs(folder: Path) -> dict[str, Any]:
     found = read_cost(folder)
-    return {"evaluation": found.get("seconds"), "evaluation memory": found.get("memory")}
+    report = read_report(folder)
+    queries = sum(int(shape["count"]) for shape in report["shapes"])
+    processor = found.get("processor")
+    answering = {"answering": processor / queries} if is_number(processor) and queries else {}
+    return {
+        "evaluation": found.get("seconds"),
+        "evaluation memory": found.get("memory"),
+        **answering,
+    }
 
 
 def _graph_differs(variant: Variant) -> list[str]:
     found = variant.provenance.get("graph_differs")
     return [str(one) for one in found] if isinstance(found, list) else []
+
+
+def _of_split(queries: QuerySet) -> str:
+    """Which split they are of, if it is not the one that their observed facts suggest."""
+    return ", of the validation split" if queries.about.get("split") == "valid" else ""
 
 
 def _is_official(queries: QuerySet) -> bool:
@@ -138,5 +186,5 @@ def _origin(queries: QuerySet) -> str:
         if names:
             seed = f", seed {queries.about.get('seed')}" if kind == SAMPLED else ""
             listed = ", ".join(f"{name} {by_name.get(name, 0):,}" for name in names)
-            parts.append(f"{kind}{seed}: {listed}")
+            parts.append(f"{kind}{_of_split(queries)}{seed}: {listed}")
     return "; ".join(parts)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -72,13 +73,17 @@ class Candidate:
         return cls(name, weights, predictor, found, device, trust, reasoner, known, index)
 
     @property
-    def known_facts(self) -> KnowledgeGraph:
+    def known_splits(self) -> Sequence[str]:
         for name in self.known:
             if name not in self.graph.splits:
                 raise SettingError(
                     f"The graph has no split '{name}'. Available: {', '.join(self.graph.splits)}."
                 )
-        return self.graph.view(*(self.known or (train_split(self.graph),)))
+        return self.known or (train_split(self.graph),)
+
+    @property
+    def known_facts(self) -> KnowledgeGraph:
+        return self.graph.view(*self.known_splits)
 
     def asked(self, wanted: str | None = None) -> AskedModel:
         """The model with the reasoner that was chosen, or else with the one `wanted`."""
@@ -151,7 +156,11 @@ class Candidate:
         title, reasoner = self._titled(observed)
         whole = self.graph.view(*full) if full else None
         about = {"queries": Path(name).name, **({"approximate": True} if self.index else {})}
-        return evaluate(reasoner, groups, title, whole, observed or None, about, progress)
+        facts = observed if self.weights is None else self.known_splits
+        same = conditions(self.graph, facts, self.index)
+        return evaluate(
+            *(reasoner, groups, title, whole, observed or None, about, progress), conditions=same
+        )
 
     def queries(self, source: QuerySet | str | Path, split: str = "test") -> tuple[QuerySet, str]:
         """The queries, and what to call them."""
@@ -168,6 +177,15 @@ class Candidate:
         found = self.asked(None if is_own else BEAM_SEARCH).reasoner
         plain = is_own and not self.reasoner
         return self.name if plain else f"{self.name} ({found.name})", found
+
+
+def conditions(
+    graph: KnowledgeGraph, known: Sequence[str], approximate: bool = False
+) -> dict[str, Any]:
+    """What two reports must share to be compared query by query, besides the queries: the graph,
+    the splits whose facts a reasoner may use, and whether ranks are exact."""
+    facts = [name for name in graph.splits if name in known]
+    return {"graph": graph.identity, "known": facts, "approximate": approximate}
 
 
 def chosen_groups(queries: QuerySet, shapes: Sequence[str]) -> list[QueryGroup]:

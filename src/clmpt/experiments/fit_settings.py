@@ -8,10 +8,10 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from clmpt.errors import SettingError
-from clmpt.experiments.costs import check_reasoning, predictor_width
+from clmpt.experiments.costs import check_reasoning, products_per_question
 from clmpt.experiments.recipes import Fitting, chosen_reasoner
 from clmpt.graph.knowledge_graph import KnowledgeGraph
-from clmpt.predictors.objectives import is_sampled, objective_of
+from clmpt.predictors.objectives import is_sampled
 from clmpt.predictors.predictor import read_pretraining
 from clmpt.reasoners.model import read_reasoning, tables_of
 from clmpt.registry import PREDICTORS, REASONERS
@@ -168,7 +168,5 @@ def _pretraining(
 
 def _epochs(graph: KnowledgeGraph, settings: Pretraining, most: int) -> int:
     """How many take at most so many operations; at least one."""
-    objective = objective_of(PREDICTORS.find(settings.model).objective, settings)
-    scored = objective.scored(settings, len(graph.entities))
-    an_epoch = 12 * graph.index.triples * scored * predictor_width(settings)
-    return max(1, most // max(an_epoch, 1))
+    an_epoch = 2 * graph.index.triples * products_per_question(settings, len(graph.entities))
+    return max(1, int(most // max(an_epoch, 1)))

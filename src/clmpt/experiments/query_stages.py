@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +14,16 @@ from clmpt.graph.knowledge_graph import KnowledgeGraph
 from clmpt.graph.splits import FULL, OBSERVED
 from clmpt.logic.formula import Query
 from clmpt.progress import Progress, ReportProgress, part_of
-from clmpt.queries.benchmark_files import query_files, read_queries
+from clmpt.queries.benchmark_files import (
+    query_files,
+    question_file,
+    read_queries,
+    read_unanswered,
+)
 from clmpt.queries.store import QueryGroup, QuerySet
 from clmpt.sampling.making import make_queries
 from clmpt.sampling.sampler import MOST_HARD, Protocol
+from clmpt.symbolic.solver import solve_many
 
 OFFICIAL, SAMPLED = "official", "sampled"
 _NAMES = {"train": "training queries", "valid": "validation queries", "test": "test queries"}
@@ -25,8 +31,14 @@ _NAMES = {"train": "training queries", "valid": "validation queries", "test": "t
 
 def official_files(data: Path, split: str) -> dict[str, Any]:
     """What identifies a split's official queries: the names and sizes of their files."""
-    sizes = {path.name: path.stat().st_size for path in query_files(data, split)}
-    return {OFFICIAL: sizes}
+    files = query_files(data, split) or _questions(data, split)
+    return {OFFICIAL: {path.name: path.stat().st_size for path in files}}
+
+
+def _questions(data: Path, split: str) -> list[Path]:
+    """The file of training queries without answers, if there is one: their answers follow."""
+    found = question_file(data, split) if split == "train" else None
+    return [found] if found else []
 
 
 @dataclass(frozen=True)
@@ -57,6 +69,7 @@ def query_stage(role: str, plan: QueryPlan, path: Path) -> Stage:
             **(sampled.about or {"graph": plan.graph.fingerprint}),
             "observed": list(OBSERVED[plan.split]),
             "full": list(FULL[plan.split]),
+            "split": plan.split,
             OFFICIAL: [plan.names[t] for t in plan.counts if t in official],
             SAMPLED: [plan.names[t] for t in plan.counts if t not in official],
         }
@@ -72,17 +85,24 @@ def query_stage(role: str, plan: QueryPlan, path: Path) -> Stage:
 
 
 def _official(plan: QueryPlan, name: str, progress: ReportProgress) -> dict[Query, QueryGroup]:
-    if not query_files(plan.data, plan.split):
+    answered, questions = query_files(plan.data, plan.split), _questions(plan.data, plan.split)
+    if not answered and not questions:
         return {}
     progress(Progress(name, 0, 1, "reading"))
-    found = {
-        group.template: group
-        for group in read_queries(plan.data, plan.split)
-        if group.template in plan.counts
-    }
-    for group in found.values():
-        group.check(len(plan.graph.entities), 2 * len(plan.graph.relations))
+    groups = read_queries(plan.data, plan.split) if answered else read_unanswered(questions[0])
+    found = {}
+    for group in groups:
+        if group.template in plan.counts:
+            group.check(len(plan.graph.entities), 2 * len(plan.graph.relations))
+            found[group.template] = group if answered else _solved(group, plan)
     return found
+
+
+def _solved(group: QueryGroup, plan: QueryPlan) -> QueryGroup:
+    """The queries with the answers that they have on the observed graph."""
+    observed = plan.graph.view(*OBSERVED[plan.split])
+    easy = solve_many(group.template, observed, group.entities, group.relations)
+    return replace(group, easy=easy)
 
 
 def _sampled(

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from clmpt.errors import SettingError
 from clmpt.registry import REASONERS
@@ -71,6 +71,10 @@ class Queries(Settings):
     train_negated: int = setting(1_000, "training queries per shape with negation", least=1)
     test: int = setting(1_000, "test queries per shape", least=1)
     test_links: int = setting(1_000, "test queries per shape with a single atom", least=1)
+    tested: Literal["test", "valid"] = setting(
+        "test", "the split that is measured; if 'valid', choose nothing on its queries"
+    )
+    folder: str = setting("", "the benchmark folder with queries, if it is not the graph's")
     seed: int = setting(0, "same seed, same queries", least=0)
 
     def __post_init__(self) -> None:
@@ -86,7 +90,7 @@ def read_recipe(path: str | Path) -> Tables:
     A recipe may name another one in the same folder as its `base`, and override its settings. The
     recipes that come with the package, `recipes/…`, are found from anywhere.
     """
-    path = _shipped(Path(path))
+    path = shipped(Path(path))
     tables = read_toml(path)
     merged: Tables = {}
     for _ in range(_MOST_BASES):
@@ -116,7 +120,8 @@ def _merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any
     return found
 
 
-def _shipped(path: Path) -> Path:
+def shipped(path: Path) -> Path:
+    """A file that may be one of those that come with the package."""
     if path.exists() or path.parts[:1] != ("recipes",) or ".." in path.parts:
         return path
     return next((root / path for root in _SHIPPED if (root / path).is_file()), path)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import json
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +17,14 @@ from clmpt.storage.files import open_json
 VARIANTS = "variants"
 _NEEDED = ("train", "valid", "reasoner", "test", "report")  # roles that every experiment has
 _ALWAYS = (("experiment", "benchmark"), ("experiment", "published"))
+_SHARED = ("train", "valid", "test", "predictor")
+_APART = ("seed", "device", "divided")  # settings that seeds of one variant need not share
 LeaveOut = Callable[[DataError], None]
+
+
+def seed_suffix(seed: int) -> str:
+    """What follows the name of a variant that is trained with several seeds."""
+    return f", seed {seed}"
 
 
 def refuse(error: DataError) -> None:
@@ -50,6 +58,29 @@ class Variant:
         return f"<Variant {self.name!r}: mean MRR {self.report['mean']:.3f}>"
 
     @property
+    def seed(self) -> int:
+        """The seed of training."""
+        found = self.settings.get("training", {}).get("seed", 0)
+        return found if isinstance(found, int) else 0
+
+    @property
+    def without_seed(self) -> str:
+        """What it shares with the variants that only differ in the seed of training."""
+        training = self.settings.get("training", {})
+        same = {
+            "places": [str(self.folders.get(role)) for role in _SHARED],
+            "reasoning": self.settings.get("reasoning"),
+            "training": {name: training[name] for name in training if name not in _APART},
+        }
+        return json.dumps(same, sort_keys=True, default=str)
+
+    @property
+    def family(self) -> str:
+        """Its name without the seed of training, if that was added to it."""
+        named = self.name.replace(f", training.seed={self.seed}", "")
+        return named.removesuffix(seed_suffix(self.seed))
+
+    @property
     def done(self) -> str:
         """The time it was finished, to the microsecond: small ones take less than a second."""
         return str(self.provenance.get("done") or self.provenance.get("started", ""))
@@ -63,6 +94,15 @@ def variants_in(folder: Path, leave_out: LeaveOut = refuse) -> list[Variant]:
             with or_else(leave_out):
                 found.append(read_variant(path))
     return sorted(found, key=lambda variant: variant.done)
+
+
+def by_seed(variants: Sequence[Variant]) -> list[list[Variant]]:
+    """The variants in groups that differ in the seed of training alone, in order of that seed. What
+    was recorded under two names counts once, under the later one."""
+    found: dict[str, list[Variant]] = {}
+    for variant in {one.folders["report"]: one for one in variants}.values():
+        found.setdefault(variant.without_seed, []).append(variant)
+    return [sorted(group, key=lambda one: one.seed) for group in found.values()]
 
 
 def read_variant(path: Path) -> Variant:

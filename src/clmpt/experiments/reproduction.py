@@ -9,7 +9,8 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from datetime import datetime, timezone
 from pathlib import Path
@@ -37,6 +38,7 @@ from clmpt.experiments.stage_builders import (
     perform,
     predictor_stage,
     reasoner_stage,
+    renamed,
     report_stages,
 )
 from clmpt.graph.knowledge_graph import KnowledgeGraph
@@ -54,7 +56,9 @@ from clmpt.storage.files import clear_unfinished, save_json
 from clmpt.storage.run_folder import RunFolder, provenance
 from clmpt.storage.sealing import listed_file, make_sealed
 
-_FOLDERS = ("queries", "predictors", "reasoners", "reports", VARIANTS)
+SWEEPS = "sweeps"
+_FOLDERS = ("queries", "predictors", "reasoners", "reports", VARIANTS, SWEEPS)
+_OWN = ("reasoner", "report")  # roles of stages that no other variant shares
 _SLUG = 60  # characters of a variant's name in file names
 _KEY = 8  # hexadecimal digits
 
@@ -115,20 +119,28 @@ def reproduce(
     out: Path,
     workers: int = 1,
     progress: ReportProgress = silent,
+    label: str = "",
 ) -> Variant:
     """Runs the experiment in the folder `out`, or resumes it.
 
     Queries come from the folder `data` if it has them, and are sampled from the graph otherwise;
     the report says which. Weights are chosen on the split 'valid'; the split 'test' is used only
-    at the end.
+    at the end. With a label, the stages of this variant alone have it behind their names.
     """
     run = begin_experiments(graph, data, out)
+    about, stages = provenance(), experiment_stages(recipe, graph, data, out, workers, label)
+    with performed(run, stages, progress):
+        return distributed.in_turn(lambda: _record(recipe, graph, about, stages, out))
+
+
+@contextmanager
+def performed(run: RunFolder, stages: Sequence[Stage], progress: ReportProgress) -> Iterator[None]:
+    """The stages are done, and no other process works in the folder."""
     with distributed.held_by_one(run.alone()):
         for folder in _FOLDERS:
-            distributed.by_one(clear_unfinished)(out / folder)
-        about, stages = provenance(), experiment_stages(recipe, graph, data, out, workers)
+            distributed.by_one(clear_unfinished)(run.path / folder)
         perform(stages, progress)
-        return distributed.in_turn(lambda: _record(recipe, graph, about, stages, out))
+        yield
 
 
 def begin_experiments(graph: KnowledgeGraph, data: Path, out: Path) -> RunFolder:
@@ -179,21 +191,30 @@ class _Keys:
     @classmethod
     def of(cls, recipe: Recipe, data: Path, needs_predictor: bool) -> _Keys:
         asked = asdict(recipe.queries)
-        train, valid, test = (official_files(data, split) for split in SPLITS)
+        folder = queries_folder(recipe, data)
+        train, valid, test = (
+            official_files(folder, split) for split in ("train", "valid", recipe.queries.tested)
+        )
         train |= {name: asked[name] for name in ("trained", "train", "train_negated", "seed")}
         valid |= {"trained": asked["trained"], "seed": asked["seed"]}
         valid |= {"count": recipe.training.validation_queries}
         test |= {name: asked[name] for name in ("measured", "test", "test_links", "seed")}
-        predictor = _key(without_device(recipe.pretraining))
-        made_from = [_key(train), _key(valid), predictor if needs_predictor else None]
+        if recipe.queries.tested != "test":
+            test["tested"] = recipe.queries.tested
+        predictor = digest(without_device(recipe.pretraining))
+        made_from = [digest(train), digest(valid), predictor if needs_predictor else None]
         model, after = recipe.reasoning.as_plain(), without_device(recipe.training)
         return cls(
-            _key(train), _key(valid), _key(test), predictor, _key([*made_from, model, after])
+            digest(train),
+            digest(valid),
+            digest(test),
+            predictor,
+            digest([*made_from, model, after]),
         )
 
 
 def experiment_stages(
-    recipe: Recipe, graph: KnowledgeGraph, data: Path, out: Path, workers: int = 1
+    recipe: Recipe, graph: KnowledgeGraph, data: Path, out: Path, workers: int = 1, label: str = ""
 ) -> list[Stage]:
     """The stages of an experiment, in order."""
     before, model, after = recipe.pretraining, recipe.reasoning, recipe.training
@@ -202,24 +223,25 @@ def experiment_stages(
     queries, size, width = out / "queries", len(graph.entities), predictor_width(before)
     plans = _query_plans(recipe, graph, data, workers)
     train, valid, test = (
-        query_stage(split, plan, queries / f"{split}-{key}.queries")
-        for (split, plan), key in zip(
+        query_stage(role, plan, queries / f"{role}-{key}.queries")
+        for (role, plan), key in zip(
             plans.items(), (keys.train, keys.valid, keys.test), strict=True
         )
     )
     found = [train, valid]
     predictor = None
     if needs_predictor:
-        predictor = out / "predictors" / f"{_slug(before.model)}-{before.rank}-{keys.predictor}"
+        predictor = out / "predictors" / f"{slug(before.model)}-{before.rank}-{keys.predictor}"
         work = pretraining_work(graph, before)
         found.append(predictor_stage(graph, before, predictor, source, work))
-    reasoner = out / "reasoners" / f"{_slug(model.reasoner)}-{keys.reasoner}"
+    reasoner = out / "reasoners" / f"{slug(model.reasoner)}-{keys.reasoner}"
     work = training_work(size, width, plans["train"].total, model, after)
     chosen = (before, model, after)
     found.append(
         reasoner_stage(graph, train.path, valid.path, predictor, chosen, reasoner, source, work)
     )
-    return [*found, test, *_reports(recipe, graph, out, keys, test.path, reasoner, predictor)]
+    found += [test, *_reports(recipe, graph, out, keys, test.path, reasoner, predictor)]
+    return [renamed(one, one.name + label) if one.role in _OWN else one for one in found]
 
 
 def _reports(
@@ -235,13 +257,14 @@ def _reports(
     shapes = map(shape, recipe.queries.measured.split())
     count = sum(_tested_count(recipe.queries, template) for template in shapes)
     device = recipe.training.device
-    measured = Measured(queries, count, graph, OBSERVED["test"], device, trust, {})
+    observed = OBSERVED[recipe.queries.tested]
+    measured = Measured(queries, count, graph, observed, device, trust, {})
     reports = out / "reports"
     own = reports / f"{reasoner.name}-{keys.test}"
     rows = REASONERS.find(recipe.reasoning.reasoner).rows_per_query
     asked = [Asked("report", "measuring", reasoner, TRAINED, own, rows)]
     if predictor:
-        beam = reports / f"beam-{_key([keys.predictor, keys.test])}"
+        beam = reports / f"beam-{digest([keys.predictor, keys.test])}"
         asked.append(Asked("baseline", "beam search", predictor, BEAM_SEARCH, beam, BEAM_ROWS))
     return report_stages(measured, predictor_width(recipe.pretraining), asked)
 
@@ -249,6 +272,7 @@ def _reports(
 def _query_plans(
     recipe: Recipe, graph: KnowledgeGraph, data: Path, workers: int
 ) -> dict[str, QueryPlan]:
+    """The queries to train on, to choose on and to measure, by role: 'train', 'valid', 'test'."""
     asked, few = recipe.queries, recipe.training.validation_queries
     trained = {shape(name): name for name in asked.trained.split()}
     measured = {shape(name): name for name in asked.measured.split()}
@@ -257,20 +281,28 @@ def _query_plans(
         "valid": dict.fromkeys(trained, few),
         "test": {template: _tested_count(asked, template) for template in measured},
     }
+    folder = queries_folder(recipe, data)
     return {
-        split: QueryPlan(
-            graph, data, split, {**trained, **measured}, counts[split], asked.seed, workers
+        role: QueryPlan(
+            graph, folder, split, {**trained, **measured}, counts[role], asked.seed, workers
         )
-        for split in SPLITS
+        for role, split in zip(SPLITS, ("train", "valid", asked.tested), strict=True)
     }
 
 
-def _key(document: Any) -> str:
+def queries_folder(recipe: Recipe, data: Path) -> Path:
+    """Where official queries are: with the graph, or in a folder of their own."""
+    return Path(recipe.queries.folder) if recipe.queries.folder else data
+
+
+def digest(document: Any) -> str:
+    """A short digest of plain values, for names of files."""
     text = json.dumps(document, sort_keys=True, ensure_ascii=True)
     return hashlib.sha256(text.encode()).hexdigest()[:_KEY]
 
 
-def _slug(name: str) -> str:
+def slug(name: str) -> str:
+    """A name as part of a file's name."""
     return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:_SLUG]
 
 
@@ -297,8 +329,8 @@ def _record(
 ) -> Variant:
     """Records a finished experiment."""
     places = {stage.role: str(stage.path.relative_to(out)) for stage in stages}
-    key = _key([asdict(recipe.experiment), recipe.name, places])
-    path = out / VARIANTS / f"{_slug(recipe.name) or 'variant'}-{key}.json"
+    key = digest([asdict(recipe.experiment), recipe.name, places])
+    path = out / VARIANTS / f"{slug(recipe.name) or 'variant'}-{key}.json"
     if not path.exists():
         document = {
             "name": recipe.name,

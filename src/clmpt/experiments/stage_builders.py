@@ -9,18 +9,20 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from clmpt.answering.asked_model import open_model
 from clmpt.compute import distributed
-from clmpt.compute.devices import find_device, forget_peak_memory, peak_memory
+from clmpt.compute.devices import find_device, forget_peak_memory, peak_memory, work_clock
 from clmpt.errors import DataError
 from clmpt.evaluation.measuring import evaluate
 from clmpt.experiments.costs import Work, measuring_work
+from clmpt.experiments.evaluating import conditions
 from clmpt.graph.knowledge_graph import KnowledgeGraph
+from clmpt.graph.splits import train_split
 from clmpt.pages.report_folder import save_report
 from clmpt.predictors.predictor_folder import (
     StoredPredictor,
@@ -67,6 +69,15 @@ def perform(stages: Sequence[Stage], progress: ReportProgress) -> None:
         else:
             distributed.made_by_one(partial(stage.run, progress))
         distributed.wait_for_all()
+
+
+def renamed(stage: Stage, name: str) -> Stage:
+    """The stage under another name, for plans and for progress."""
+
+    def run(progress: ReportProgress) -> None:
+        stage.run(lambda now: progress(replace(now, stage=name)))
+
+    return replace(stage, name=name, run=run)
 
 
 # --- models ---------------------------------------------------------------------------------------
@@ -182,7 +193,7 @@ def _report_stage(asked: Asked, measured: Measured, work: Work) -> Stage:
     def run(progress: ReportProgress) -> None:
         groups = [group for group in QuerySet.open(measured.queries).groups if len(group)]
         total, device = sum(map(len, groups)), find_device(measured.device)
-        started = time.perf_counter()
+        started, before = time.perf_counter(), work_clock(device)
         forget_peak_memory(device)
         opened, _ = open_model(
             *(asked.weights, measured.graph, device, measured.trust, asked.reasoner or None)
@@ -194,9 +205,11 @@ def _report_stage(asked: Asked, measured: Measured, work: Work) -> Stage:
             observed=measured.observed,
             about=measured.about,
             progress=part_of(progress, asked.name, 0, total),
+            conditions=conditions(measured.graph, [train_split(measured.graph)]),
         )
         seconds = round(time.perf_counter() - started, 1)
-        costs = {"seconds": seconds, "memory": peak_memory(device)}
+        processor = round(work_clock(device) - before, 3)
+        costs = {"seconds": seconds, "processor": processor, "memory": peak_memory(device)}
         distributed.by_one(save_report)(report, asked.report, costs)
 
     return Stage(asked.role, asked.name, asked.report, work, run, is_shared=True)

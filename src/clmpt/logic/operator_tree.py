@@ -25,6 +25,7 @@ from clmpt.logic.formula import (
     conjunction,
     loose_variables,
 )
+from clmpt.logic.quantifiers import sharing
 
 
 @dataclass(frozen=True)
@@ -97,7 +98,7 @@ def tree_of(formula: Formula, target: Variable) -> Operator:
     if isinstance(formula, Not):
         return Negate(tree_of(formula.body, target))
     if isinstance(formula, And):
-        groups = _connected(formula.parts, target)
+        groups = sharing(formula.parts, loose_variables(formula) - {target})
         if len(groups) > 1:
             return Intersect(tuple(tree_of(conjunction(group), target) for group in groups))
     parts: list[Formula] = list(formula.parts) if isinstance(formula, And) else [formula]
@@ -118,15 +119,3 @@ def _projection(parts: list[Formula], target: Variable) -> Operator:
     if not rest or source == target:
         raise NotATree(f"?{source.name} starts a branch, and only constants can")
     return Project(hop.relation, backwards, tree_of(conjunction(rest), source))
-
-
-def _connected(parts: tuple[Formula, ...], target: Variable) -> list[list[Formula]]:
-    """Parts grouped by the variables they share, apart from `target`."""
-    groups: list[tuple[set[Variable], list[Formula]]] = []
-    for part in parts:
-        shared = loose_variables(part) - {target}
-        touching = [group for group in groups if group[0] & shared]
-        groups = [group for group in groups if not group[0] & shared]
-        names = shared.union(*(group[0] for group in touching))
-        groups.append((names, [*(p for group in touching for p in group[1]), part]))
-    return [group for _, group in groups]

@@ -13,7 +13,7 @@ from functools import lru_cache
 from clmpt.logic.formula import Atom, Query, Symbol, Term, Variable
 from clmpt.logic.normal_form import Pattern
 
-_NEGATED_GROUP = (
+NEGATED_GROUP = (
     "A negated group ('!exists …') is scored as in the paper, by negating the edges that lead out "
     "of it: 'some … not' in place of 'none'. Its answers are an approximation."
 )
@@ -100,7 +100,7 @@ def _literals(pattern: Pattern, notes: list[str]) -> Iterator[tuple[Atom, bool]]
     yield from ((atom, False) for atom in pattern.atoms)
     for part in pattern.absent:
         if part.variables:
-            notes.append(_NEGATED_GROUP)
+            notes.append(NEGATED_GROUP)
         for atom, negated in _literals(part, notes):
             ends = {term for term in (atom.head, atom.tail) if isinstance(term, Variable)}
             leads_out = not part.variables or bool(ends - _bound(part))

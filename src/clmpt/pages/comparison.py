@@ -9,12 +9,15 @@ from typing import Any
 
 from clmpt.pages.charts import Cluster, draw_charts, draw_clusters
 from clmpt.pages.curves import is_number, training_charts
-from clmpt.pages.entry import Entry
+from clmpt.pages.entry import AVERAGES, Entry
 from clmpt.pages.page import Block, Bullets, Heading, Page, Picture, Table, Text
-from clmpt.pages.published import columns, published, published_rows, title_of
+from clmpt.pages.published import columns, measure_of, published, published_rows, title_of
+from clmpt.pages.seeds import SeedGroup, seed_groups, with_deviation
+from clmpt.pages.trials import CHOSEN_ON_VALIDATION, trials_table
 from clmpt.storage.files import clear_unfinished, new_file, new_folder
 
 _COMPARED = ("CQD-CO", "LMPNN", "CLMPT")  # published rows shown next to any run
+_MEASURES = {"mrr": "MRR", "hits_at_3": "Hits@3"}
 _DASH = "–"
 
 
@@ -48,30 +51,42 @@ def renew(page: Page, folder: str | Path) -> None:
             scratch.write_text(text, encoding="utf-8")
 
 
-def main_table(entries: Sequence[Entry], benchmark: str) -> Table:
-    """MRR times 100 in the paper's layout: our rows, then the published ones."""
-    shown = _columns(entries)
-    known = published_rows(benchmark)
+def main_table(
+    entries: Sequence[Entry], benchmark: str, beside: Sequence[str] = _COMPARED
+) -> Table:
+    """What is published, times 100, in the paper's layout: our rows, then the published ones, those
+    of the names `beside` and what our rows reproduce."""
+    shown, known, measure = _columns(entries), published_rows(benchmark), measure_of(benchmark)
     names = [entry.published for entry in entries if entry.published in known]
-    names = list(dict.fromkeys([*(n for n in _COMPARED if n in known), *names]))
-    rows = [[entry.name, *(_cell(entry, column) for column in shown)] for entry in entries]
+    names = list(dict.fromkeys([*(n for n in beside if n in known), *names]))
+    means = {group.entries[0].name: group for group in seed_groups(entries)}
+    rows = []
+    for entry in entries:
+        if entry.name in means:
+            group = means[entry.name]
+            rows.append([group.name, *(_mean_cell(group, column, measure) for column in shown)])
+        cells = (_hundredths(entry.figure(column, measure)) for column in shown)
+        rows.append([entry.name, *cells])
+    own = len(rows)
     rows += [
         [f"{name} (published)", *(_figure(known[name].get(column)) for column in shown)]
         for name in names
     ]
     noted = {row["shape"] for entry in entries for row in entry.report["shapes"] if row["notes"]}
     titles = [f"{column}*" if column in noted else column for column in shown]
-    return Table(["MRR × 100", *titles], rows, quiet_from=len(entries))
+    return Table([f"{_MEASURES[measure]} × 100", *titles], rows, quiet_from=own)
 
 
-def _cell(entry: Entry, column: str) -> str:
-    """MRR times 100, of a shape or an average."""
-    return _hundredths(entry.report[column] if column in entry.report else entry.mrr(column))
+def _mean_cell(group: SeedGroup, column: str, measure: str) -> str:
+    found = group.mean_of(column, measure)
+    return with_deviation(*found) if found else _DASH
 
 
 def _columns(entries: Sequence[Entry]) -> list[str]:
     """The shapes, then the averages."""
-    averages = [name for name in ("Avg_p", "Avg_n") if any(name in e.report for e in entries)]
+    averages = [
+        name for name in AVERAGES if any(entry.figure(name) is not None for entry in entries)
+    ]
     return [*_shapes(entries), *averages]
 
 
@@ -85,24 +100,24 @@ def _shapes(entries: Sequence[Entry]) -> list[str]:
 
 
 def _section(entries: Sequence[Entry], benchmark: str, prefix: str) -> list[Block]:
-    blocks: list[Block] = [main_table(entries, benchmark)]
+    blocks: list[Block] = [main_table(entries, benchmark), *_about_seeds(entries)]
     if published_rows(benchmark):
         blocks.append(
             Text(" ".join([f"Published rows: {published()['source']}.", *caveats(entries)]))
         )
-    blocks += [_bars(entries, prefix), Heading("Standard errors", 3), _errors(entries)]
+    blocks += [_bars(entries, prefix), Heading("Standard errors", 3), errors_table(entries)]
     missing = _by_missing(entries)
     if missing:
         blocks += [Heading("By the number of missing links", 3), *missing]
     if any(entry.costs for entry in entries):
-        blocks += [Heading("Cost", 3), _costs(entries)]
+        blocks += [Heading("Cost", 3), costs_table(entries)]
         blocks.append(
             Text(
                 "Memory is the peak of the process in that stage. Times are wall-clock times, "
-                "including validation."
+                "including validation, except for the processor time, which all threads add to."
             )
         )
-    blocks += _curves(entries, prefix)
+    blocks += [*_curves(entries, prefix), *_trials(entries)]
     if any(entry.settings for entry in entries):
         blocks += [Heading("Settings", 3), _settings(entries)]
     blocks += _made_by(entries)
@@ -117,6 +132,11 @@ def caveats(entries: Sequence[Entry]) -> list[str]:
     if differ:
         title = title_of(entries[0].benchmark)
         found.append(f"They are for {title} as published. This graph differs: {'; '.join(differ)}.")
+    if any(entry.settings.get("queries", {}).get("tested") == "valid" for entry in entries):
+        found.append(
+            "They were measured on test queries; ours on those of the validation split, on which "
+            "nothing was chosen."
+        )
     if not all(entry.is_official for entry in entries):
         found.append(
             "They were measured on the official queries; ours were sampled by the same protocol, "
@@ -128,7 +148,8 @@ def caveats(entries: Sequence[Entry]) -> list[str]:
 def _bars(entries: Sequence[Entry], prefix: str) -> Picture:
     shapes = _shapes(entries)
     clusters = [
-        Cluster(shape, [_times_hundred(entry.mrr(shape)) for entry in entries]) for shape in shapes
+        Cluster(shape, [_times_hundred(entry.figure(shape)) for entry in entries])
+        for shape in shapes
     ]
     svg = draw_clusters("MRR × 100 by shape", [entry.name for entry in entries], clusters)
     return Picture(f"{prefix}mrr.svg", "MRR by shape", svg)
@@ -138,7 +159,7 @@ def _times_hundred(value: float | None) -> float | None:
     return None if value is None else 100 * value
 
 
-def _errors(entries: Sequence[Entry]) -> Table:
+def errors_table(entries: Sequence[Entry]) -> Table:
     shapes = _shapes(entries)
     rows = []
     for entry in entries:
@@ -180,6 +201,10 @@ def _minutes(seconds: float) -> str:
     return f"{seconds / 60:.1f} min"
 
 
+def _milliseconds(seconds: float) -> str:
+    return f"{1000 * seconds:,.1f} ms"
+
+
 def _gigabytes(value: float) -> str:
     return f"{value / 1e9:.2f} GB"
 
@@ -191,8 +216,10 @@ def _millions(value: float) -> str:
 _COSTS: tuple[tuple[str, str, Callable[[float], str]], ...] = (
     ("pre-training", "pre-training", _minutes),
     ("training", "training", _minutes),
+    ("processor", "processor time of its steps", _minutes),
     ("steps", "steps", "{:,.0f}".format),
     ("evaluation", "evaluation", _minutes),
+    ("answering", "processor time of a query", _milliseconds),
     ("pre-training memory", "memory: pre-training", _gigabytes),
     ("training memory", "training", _gigabytes),
     ("evaluation memory", "evaluation", _gigabytes),
@@ -201,7 +228,7 @@ _COSTS: tuple[tuple[str, str, Callable[[float], str]], ...] = (
 )
 
 
-def _costs(entries: Sequence[Entry]) -> Table:
+def costs_table(entries: Sequence[Entry]) -> Table:
     rows = [
         [
             entry.name,
@@ -224,6 +251,28 @@ def _curves(entries: Sequence[Entry], prefix: str) -> list[Block]:
 def _minutes_in(record: dict[str, Any]) -> float | None:
     seconds = record.get("seconds")
     return seconds / 60 if is_number(seconds) else None
+
+
+def _about_seeds(entries: Sequence[Entry]) -> list[Block]:
+    return [
+        Text(
+            f"{group.name}: mean ± standard deviation over training.seed "
+            f"{', '.join(map(str, group.seeds))}; the queries and the predictor are the same."
+        )
+        for group in seed_groups(entries)
+    ]
+
+
+def _trials(entries: Sequence[Entry]) -> list[Block]:
+    """What was tried before the settings of an entry were chosen."""
+    blocks: list[Block] = []
+    shown: list[object] = []
+    for entry in entries:
+        if entry.trials and entry.trials not in shown:  # seeds share theirs
+            shown.append(entry.trials)
+            title = f"Trials for {entry.family or entry.name}"
+            blocks += [Heading(title, 3), trials_table(entry.trials), Text(CHOSEN_ON_VALIDATION)]
+    return blocks
 
 
 def _settings(entries: Sequence[Entry]) -> Table:

@@ -7,6 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from clmpt.logic.shapes import EPFO, NEGATION
+
+AVERAGES = {"Avg_p": EPFO, "Avg_n": NEGATION}
+MEAN = "mean"  # over all shapes of a report
+
 
 @dataclass(frozen=True)
 class Entry:
@@ -23,9 +28,18 @@ class Entry:
     queries: dict[str, str] = field(default_factory=dict)  # their origin, by split
     is_official: bool = True  # evaluated only on the benchmark's own queries
     graph_differs: list[str] = field(default_factory=list)  # from the published one
+    family: str = ""  # its name without the seed of training
+    variant: str = ""  # what all seeds of one variant have in common, and no other; empty: unknown
+    seed: int | None = None
+    trials: list[dict[str, Any]] = field(default_factory=list)  # among which it was chosen
 
-    def mrr(self, shape: str) -> float | None:
-        return next((float(s["mrr"]) for s in self.report["shapes"] if s["shape"] == shape), None)
+    def figure(self, column: str, measure: str = "mrr") -> float | None:
+        """The MRR, or another measure, of a shape or an average; None unless all of its shapes are
+        there."""
+        known = {str(row["shape"]): float(row[measure]) for row in self.report["shapes"]}
+        names = AVERAGES.get(column, tuple(known) if column == MEAN else (column,))
+        found = [known[name] for name in names if name in known]
+        return sum(found) / len(found) if found and len(found) == len(names) else None
 
 
 def distinct(entries: Sequence[Entry]) -> list[Entry]:

@@ -19,9 +19,18 @@ def published() -> dict[str, Any]:
     return read_toml(_FILE)
 
 
-def columns() -> list[str]:
+def columns(benchmark: str = "") -> list[str]:
     """Shapes and averages, in the order of the paper's tables."""
-    return str(published()["columns"]).split()
+    return str((_published_on(benchmark) or {}).get("columns", published()["columns"])).split()
+
+
+def measure_of(benchmark: str) -> str:
+    """What is published on a benchmark, as reports name it.
+
+    >>> measure_of("nell995"), measure_of("nell995-q2b")
+    ('mrr', 'hits_at_3')
+    """
+    return str((_published_on(benchmark) or {}).get("measure", "mrr"))
 
 
 def published_rows(benchmark: str) -> dict[str, dict[str, float]]:
@@ -34,12 +43,18 @@ def published_rows(benchmark: str) -> dict[str, dict[str, float]]:
     if known is None:
         return {}
     rows = {
-        name: dict(zip(columns(), map(float, cells.split()), strict=True))
+        name: dict(zip(columns(benchmark), map(float, cells.split()), strict=True))
         for name, cells in known["rows"].items()
     }
-    for name, (positive, negated) in known["averages"].items():
+    for name, (positive, negated) in known.get("averages", {}).items():
         rows[name] = {"Avg_p": positive, "Avg_n": negated}
     return rows
+
+
+def published_models(benchmark: str) -> list[str]:
+    """The rows of a benchmark that are models as published, not variants of one."""
+    rows = published_rows(benchmark)
+    return [str(name) for name in published()["models"] if name in rows]
 
 
 def _published_on(benchmark: str) -> dict[str, Any] | None:

@@ -1,4 +1,5 @@
-"""The report of one model as a folder: Markdown, JSON, a picture, and the evaluation's cost."""
+"""The report of one model as a folder: Markdown, JSON, a picture, the figures of every query, and
+the evaluation's cost."""
 
 from __future__ import annotations
 
@@ -7,6 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from clmpt.errors import DataError
+from clmpt.evaluation.query_figures import (
+    QueryFigures,
+    read_query_figures,
+    save_query_figures,
+)
 from clmpt.evaluation.ranks import Figures
 from clmpt.evaluation.report import Report
 from clmpt.pages.charts import Bars, draw_bars
@@ -17,6 +23,7 @@ from clmpt.storage.files import open_json
 from clmpt.storage.sealing import sealed_folder
 
 _REPORT, _MARKDOWN, _PICTURE, _COST = "report.json", "report.md", "report.svg", "cost.json"
+_QUERIES = "queries.safetensors"
 
 
 def report_table(report: Report) -> Table:
@@ -54,7 +61,8 @@ def report_page(report: Report) -> Page:
 
 
 def save_report(report: Report, folder: str | Path, cost: dict[str, float] | None = None) -> None:
-    """Saves the report as Markdown, JSON and a picture to a new folder, or one with the same.
+    """Saves the report as Markdown, JSON, a picture and the figures of every query to a new folder,
+    or one with the same.
 
     The cost has a separate file, so that the others are reproducible.
     """
@@ -65,6 +73,8 @@ def save_report(report: Report, folder: str | Path, cost: dict[str, float] | Non
     with sealed_folder(Path(folder), repeatable=True) as scratch:
         for name, text in texts.items():
             (scratch / name).write_text(text, encoding="utf-8")
+        if report.shapes and all(shape.rows_Q4 is not None for shape in report.shapes):
+            save_query_figures(report.shapes, report.conditions, scratch / _QUERIES)
 
 
 def is_report(folder: Path) -> bool:
@@ -77,6 +87,11 @@ def read_cost(folder: Path) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise DataError(f"'{folder / _COST}' is damaged.")
     return found
+
+
+def by_query(folder: Path) -> QueryFigures | None:
+    """The figures of every query; None in reports of earlier versions, which do not have them."""
+    return read_query_figures(folder / _QUERIES) if is_there(folder / _QUERIES) else None
 
 
 def read_report(folder: Path) -> dict[str, Any]:

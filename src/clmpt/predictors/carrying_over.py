@@ -2,7 +2,8 @@
 
 Embeddings carry over to a predictor that is trained on the newer graph, which starts from them, or
 to one that only answers questions there. For the latter, what is new has an embedding of zeros,
-which stands for *not known to the predictor*: nothing is predicted about it.
+which stands for *not known to the predictor*: nothing is predicted about it. Weights that belong to
+no name carry over as they are.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from torch import Tensor
 
 from clmpt.errors import DataError
 from clmpt.graph.stored_names import NameMatch
-from clmpt.predictors.predictor import EmbeddingPredictor
+from clmpt.predictors.predictor import TABLES, EmbeddingPredictor
 
 # Shapes: E entities, R relations and S rows of the newer graph, N those that are not new
 
@@ -21,12 +22,17 @@ from clmpt.predictors.predictor import EmbeddingPredictor
 @torch.no_grad()
 def carry_over(old: EmbeddingPredictor, into: EmbeddingPredictor, match: NameMatch) -> None:
     """Copies the embeddings of all names that both have; those of new names stay as they are."""
-    if type(old) is not type(into) or old.entities_ED.shape[1] != into.entities_ED.shape[1]:
+    widths = [(one.entities_ED.shape[1], one.relations_SW.shape[1]) for one in (old, into)]
+    if type(old) is not type(into) or widths[0] != widths[1]:
         raise DataError(
             f"A {type(into).__name__} of width {into.entities_ED.shape[1]} cannot start from a "
             f"{type(old).__name__} of width {old.entities_ED.shape[1]}."
         )
     device = into.entities_ED.device
+    others = dict(old.named_parameters())
+    for name, weight in into.named_parameters():
+        if name not in TABLES:
+            weight.copy_(others[name])
     own_E = match.entity_E[into.shard.start : into.shard.stop]
     here_N = np.flatnonzero(own_E >= 0)
     there_N = torch.from_numpy(own_E[here_N])
@@ -34,10 +40,10 @@ def carry_over(old: EmbeddingPredictor, into: EmbeddingPredictor, match: NameMat
     into.entities_ED[torch.from_numpy(here_N).to(device)] = source_ED[there_N].to(device)
     here_N = np.flatnonzero(match.relation_R >= 0)
     there_N = torch.from_numpy(match.relation_R[here_N])
-    relations, others = len(into.inverse_R), len(old.inverse_R)
+    relations, before = len(into.inverse_R), len(old.inverse_R)
     for backwards in (True, False):  # a relation's own row last: an inverse may share it
         asked_N = torch.from_numpy(here_N).to(device) + backwards * relations
-        found_N = there_N + backwards * others
+        found_N = there_N + backwards * before
         row_N = into.rows(asked_N)
         own_N, shard = into.relation_shard.has(row_N), into.relation_shard
         into.relations_SW[row_N[own_N] - shard.start] = (

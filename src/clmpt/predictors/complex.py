@@ -9,12 +9,12 @@ import torch
 from torch import Tensor
 
 from clmpt.errors import DataError
-from clmpt.predictors.predictor import BilinearPredictor
+from clmpt.predictors.inner_products import DiagonalPredictor
 
 # Shapes: A atoms, D = 2 × rank
 
 
-class ComplEx(BilinearPredictor):
+class ComplEx(DiagonalPredictor):
     @classmethod
     def width(cls, rank: int) -> int:
         return 2 * rank

@@ -5,12 +5,13 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from clmpt.predictors.predictor import BilinearPredictor, check_same_width
+from clmpt.predictors.inner_products import DiagonalPredictor
+from clmpt.predictors.predictor import check_same_width
 
 # Shapes: A atoms, D = rank
 
 
-class DistMult(BilinearPredictor):
+class DistMult(DiagonalPredictor):
     @classmethod
     def initial(
         cls, entities: int, rows: int, rank: int, scale: float, generator: torch.Generator

@@ -17,7 +17,7 @@ from torch import Tensor
 from clmpt.errors import DataError
 from clmpt.graph.knowledge_graph import KnowledgeGraph
 from clmpt.graph.names import NameTable
-from clmpt.predictors.predictor import EmbeddingPredictor
+from clmpt.predictors.predictor import TABLES, EmbeddingPredictor
 from clmpt.queries.links import inverse_rows
 from clmpt.registry import PREDICTORS
 
@@ -85,37 +85,20 @@ def predictor_from_pykeen(
 ) -> EmbeddingPredictor:
     """A predictor from a PyKEEN model and its triples factory; PyKEEN must be installed.
 
-    Supports ComplEx, DistMult, TransE (L1) and RotatE, with or without inverse triples.
+    Supports ComplEx, DistMult, TransE (L1), RotatE and RESCAL, with or without inverse triples, and
+    CP with them.
     """
-    from pykeen.nn.modules import (
-        ComplExInteraction,
-        DistMultInteraction,
-        RotatEInteraction,
-        TransEInteraction,
-    )
-
     interaction = model.interaction
-    name = next(
-        (
-            name
-            for kind, name in (
-                (ComplExInteraction, "complex"),
-                (DistMultInteraction, "distmult"),
-                (TransEInteraction, "transe"),
-                (RotatEInteraction, "rotate"),
-            )
-            if type(interaction) is kind
-        ),
-        None,
-    )
+    name = _pykeen_name(interaction)
     norm = {"transe": 1, "rotate": 2}.get(name or "")
     if name is None or (norm and (interaction.p, interaction.power_norm) != (norm, False)):
         raise DataError(
             f"PyKEEN models with {interaction} are not supported. Supported are ComplEx, "
-            "DistMult, TransE with the L1 norm and RotatE."
+            "DistMult, TransE with the L1 norm, RotatE, RESCAL and CP."
         )
     with torch.inference_mode():
-        entities_ED = _flat(model.entity_representations[0]()).clone()
+        parts = [_flat(part()) for part in model.entity_representations]  # of CP, head and tail
+        entities_ED = torch.cat(parts, 1)
         relations = model.relation_representations[0]()
         relations_SW = (torch.angle(relations) if name == "rotate" else _flat(relations)).clone()
     listed = (
@@ -128,6 +111,28 @@ def predictor_from_pykeen(
     if model.use_inverse_triples:  # PyKEEN interleaves relations and their inverses
         order = np.concatenate([2 * order, 2 * order + 1])
     return predictor_from_tables(name, entities_ED, relations_SW[order], graph)
+
+
+def _pykeen_name(interaction: object) -> str | None:
+    """What a PyKEEN scoring function is called here."""
+    from pykeen.nn.modules import (
+        ComplExInteraction,
+        CPInteraction,
+        DistMultInteraction,
+        RESCALInteraction,
+        RotatEInteraction,
+        TransEInteraction,
+    )
+
+    names = {
+        ComplExInteraction: "complex",
+        DistMultInteraction: "distmult",
+        TransEInteraction: "transe",
+        RotatEInteraction: "rotate",
+        RESCALInteraction: "rescal",
+        CPInteraction: "cp",
+    }
+    return names.get(type(interaction))
 
 
 def predictor_from_tables(
@@ -161,7 +166,14 @@ def predictor_from_tables(
         )
     if not all(bool(table.isfinite().all()) for table in (entities_ED, relations_SW)):
         raise DataError("The model's tables contain values that are not finite.")
-    return PREDICTORS.find(model)(entities_ED, relations_SW, torch.from_numpy(inverse_R))
+    kind, inverses = PREDICTORS.find(model), torch.from_numpy(inverse_R)
+    outline = kind(entities_ED.to("meta"), relations_SW.to("meta"), inverses)
+    if len(list(outline.parameters())) > len(TABLES):
+        raise DataError(
+            f"{kind.__name__} has weights besides its two tables, so it cannot be converted. Train "
+            f"one here: clmpt pretrain --model {model}"
+        )
+    return kind(entities_ED, relations_SW, inverses)
 
 
 def _read_arrays(path: Path) -> Mapping[str, npt.NDArray[Any]]:
@@ -214,5 +226,6 @@ def _order(kind: str, given: Sequence[str], wanted: NameTable) -> npt.NDArray[np
 
 
 def _flat(table: Tensor) -> Tensor:
-    """Complex numbers as [real half | imaginary half]; real numbers unchanged."""
-    return torch.cat([table.real, table.imag], dim=-1) if table.is_complex() else table
+    """A row of real numbers each; complex numbers as [real half | imaginary half]."""
+    real = torch.cat([table.real, table.imag], dim=-1) if table.is_complex() else table
+    return real.flatten(1)

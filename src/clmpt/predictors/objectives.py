@@ -16,13 +16,14 @@ from torch.nn import functional
 
 from clmpt.compute.chunks import SCORES_AT_ONCE
 from clmpt.predictors.cross_entropy import grouped_cross_entropy
+from clmpt.predictors.inner_products import BilinearPredictor, InnerProductPredictor
 from clmpt.predictors.link_batch import LinkBatch
-from clmpt.predictors.predictor import BilinearPredictor, EmbeddingPredictor, look_up
+from clmpt.predictors.predictor import EmbeddingPredictor, look_up
 from clmpt.predictors.sampled_softmax import SampledSoftmax
 from clmpt.settings import Pretraining
 
 # Shapes: B questions, T facts (answers of all questions, concatenated), E entities, D width,
-# K negatives
+# N distinct relations, W their width, K negatives
 
 
 class Objective(Protocol):
@@ -55,7 +56,7 @@ class Objective(Protocol):
 
 @dataclass(frozen=True)
 class FullSoftmax:
-    """Cross-entropy against all entities with N3 and Adagrad (Lacroix et al. 2018)."""
+    """Cross-entropy against all entities with a regulariser and Adagrad (Lacroix et al. 2018)."""
 
     scores_at_once: int = 2 * SCORES_AT_ONCE
 
@@ -75,7 +76,7 @@ class FullSoftmax:
 
     def loss(
         self,
-        predictor: BilinearPredictor,
+        predictor: InnerProductPredictor,
         batch: LinkBatch,
         negative_K: Tensor | None,  # noqa: ARG002
         settings: Pretraining,
@@ -137,20 +138,20 @@ def is_sampled(kind: str, settings: Pretraining) -> bool:
 
 
 def softmax_loss(
-    predictor: BilinearPredictor,
+    predictor: InnerProductPredictor,
     batch: LinkBatch,
     regularisation: float,
     relation_weight: float,
     facts: float,
     scores_at_once: int = 2 * SCORES_AT_ONCE,
 ) -> Tensor:
-    """Cross-entropy of every answer against all entities, plus N3, divided by `facts`.
+    """Cross-entropy of every answer against all entities, plus a regulariser, divided by `facts`.
 
-    This is the objective of Lacroix et al. (2018), whose regulariser weights an embedding by how
-    often the batch uses it. Chen et al. (2021) add the cross-entropy of every fact's relation
-    against all relations, here with `relation_weight`. Pass the same `facts` for all batches, their
-    average: with each batch's own number, a fact would weigh less next to a question with many
-    answers, and more in the last, smaller batch.
+    This is the objective of Lacroix et al. (2018), with the predictor's own regulariser, which
+    weights an embedding by how often the batch uses it. Chen et al. (2021) add the cross-entropy of
+    every fact's relation against all relations, here with `relation_weight`. Pass the same `facts`
+    for all batches, their average: with each batch's own number, a fact would weigh less next to a
+    question with many answers, and more in the last, smaller batch.
     """
     questions = len(batch.entity_B)
     own_B, own_T = batch.own_B, batch.own_T  # all but the scores is shared out by questions
@@ -158,16 +159,18 @@ def softmax_loss(
         torch.cat([batch.entity_B, batch.answer_T[own_T]])
     )
     head_BD, answer_TD = looked_up[:questions], looked_up[questions:]
-    relation_BD = predictor.directed(batch.directed_B)
-    projected_BD = predictor.project(head_BD, relation_BD)
+    relations_NW, place_B = predictor.distinct(batch.directed_B)
+    projected_BD = predictor.project_along(head_BD, relations_NW, place_B)
     shard, most = predictor.shard, scores_at_once
     loss: Tensor = grouped_cross_entropy(
         projected_BD, predictor.entities_ED, batch, shard, scores_at_once=most
     )
     if regularisation:
-        embeddings = head_BD[own_B], relation_BD[own_B], answer_TD
-        loss = loss + regularisation * predictor.n3(batch.count_B[own_B], *embeddings)
+        relations = relations_NW, place_B[own_B]
+        rows = head_BD[own_B], relations, projected_BD[own_B], answer_TD
+        loss = loss + regularisation * predictor.regulariser(batch.count_B[own_B], *rows)
     if relation_weight:
+        assert isinstance(predictor, BilinearPredictor)
         owner_T = batch.owner_T[own_T]
         scores_TS = predictor.score_relations(look_up(head_BD, owner_T), answer_TD)
         row_T = predictor.rows(batch.directed_B)[owner_T]
@@ -193,7 +196,7 @@ def sampled_loss(
     wanted = batch.entity_B, batch.answer_T, negative_K
     looked_up = predictor.embeddings(torch.cat(wanted))
     head_BD, answer_TD, negative_KD = torch.split(looked_up, [len(part) for part in wanted])
-    projected_BD = predictor.project(head_BD, predictor.directed(batch.directed_B))
+    projected_BD = predictor.follow(head_BD, batch.directed_B)
     positive_T = predictor.match(look_up(projected_BD, batch.owner_T), answer_TD)
     negative_BK = predictor.match_all(projected_BD, negative_KD)
     weight_BK = (temperature * negative_BK.detach()).softmax(1)

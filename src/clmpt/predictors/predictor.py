@@ -3,6 +3,7 @@
 An embedding predictor projects an entity's embedding along a relation and matches the result
 against the entity at the other end. Projecting, reversing a relation and matching define the
 scoring function; everything else follows from them, including the paper's one-hop inference ρ.
+A predictor that cannot reverse a relation has a row for the inverse of each, and uses that.
 """
 
 from __future__ import annotations
@@ -24,17 +25,19 @@ from clmpt.queries.links import inverse_rows
 from clmpt.registry import PREDICTORS
 from clmpt.settings import Pretraining, read_table
 
+TABLES = "entities_ED", "relations_SW"  # its parameters with a row for each name
 CALIBRATION = "calibration_SC"  # its buffer; folders of before have none
 _COEFFICIENTS = 4  # see calibration.py
 
 _DRAWN_AT_ONCE = 2**16  # rows of an initial table
+_OTHER_WEIGHTS = 2**32 - 1  # their block of random numbers: no table has so many
 
 # For distance-based scores trained with Adam; the defaults of `Pretraining` suit inner products.
 DISTANCE_DEFAULTS = {"learning_rate": 1e-3, "initial_scale": 0.05, "epochs": 100, "batch": 512}
 
 # Shapes: E entities, D width of an entity, W width of a relation, R relations of the graph,
 # S rows of the relation table (R, plus inverses missing from the graph), A atoms, B questions,
-# C coefficients of calibration
+# N distinct relations of these, C coefficients of calibration
 
 
 class LinkPredictor(Protocol):
@@ -74,6 +77,9 @@ class LinkPredictor(Protocol):
 class EmbeddingPredictor(nn.Module, ABC):
     """A predictor with a table of entities and one of relations.
 
+    It may have other weights, whose sizes follow from the widths of the tables: `__init__` makes
+    them with factory functions of the tables (`new_zeros`), so that a stored predictor's size can
+    be checked before it is loaded, and `initialise` fills them.
     `inverse_R` is the row of each relation's inverse, or -1: then its own embedding is reversed.
     `calibration_SC` turns scores into probabilities (see calibration.py); 0 until fitted.
     While several processes pre-train it, each has the rows of the entity table that `shard` says,
@@ -83,6 +89,7 @@ class EmbeddingPredictor(nn.Module, ABC):
     defaults: ClassVar[Mapping[str, Any]] = {}  # that replace those of `Pretraining`
     has_penalty: ClassVar[bool] = False  # whether ρ has a closed form with a penalty
     objective: ClassVar[str] = "self-adversarial"  # see objectives.py
+    predicts_relations: ClassVar[bool] = False  # whether it has `score_relations`
     entities_ED: nn.Parameter
     relations_SW: nn.Parameter
     inverse_R: Tensor
@@ -102,6 +109,11 @@ class EmbeddingPredictor(nn.Module, ABC):
         )
         self.has_all_inverses = bool((inverse_R >= 0).all())
         self.check_widths(entities_ED.shape[1], relations_SW.shape[1])
+        if not (self.has_all_inverses or self.can_reverse()):
+            raise DataError(
+                f"{type(self).__name__} cannot reverse a relation, so the inverse of each needs a "
+                "row of its own: give all relations, then all their inverses in the same order."
+            )
 
     @classmethod
     def for_graph(cls, graph: KnowledgeGraph, settings: Pretraining) -> EmbeddingPredictor:
@@ -126,11 +138,15 @@ class EmbeddingPredictor(nn.Module, ABC):
             at = max(start - shard.start, 0)
             entities_ED[at : at + inside.stop - inside.start] = block_ED[inside]
         made = cls(entities_ED, relations_SW, torch.from_numpy(inverse_R))
+        made.initialise(_generator(settings.seed, _OTHER_WEIGHTS))
         made.shard = shard
         if settings.divided == "tables":
             made.relation_shard = own = RowShard.own(rows)
             made.relations_SW = nn.Parameter(relations_SW[own.start : own.stop].clone())
         return made
+
+    def initialise(self, generator: torch.Generator) -> None:
+        """Gives the weights besides the tables, if there are any, their first values."""
 
     def own_part(self) -> EmbeddingPredictor:
         """With this process's shard of the entities only, the rest shared with the original."""
@@ -152,6 +168,17 @@ class EmbeddingPredictor(nn.Module, ABC):
         return rank
 
     @classmethod
+    def other_numbers(cls, rows: int, rank: int) -> int:
+        """How many numbers there are besides the entities' embeddings: of relations, with so many
+        rows, and of other weights; for plans."""
+        return rows * cls.width(rank)
+
+    @classmethod
+    def products(cls, rank: int) -> float:  # noqa: ARG003
+        """Operations of matrix products to project an embedding, at most; for plans."""
+        return 0.0
+
+    @classmethod
     @abstractmethod
     def initial(
         cls, entities: int, rows: int, rank: int, scale: float, generator: torch.Generator
@@ -166,9 +193,10 @@ class EmbeddingPredictor(nn.Module, ABC):
     def project(self, source_AD: Tensor, relation_AW: Tensor) -> Tensor:
         """A head's embedding, projected along a relation."""
 
-    @abstractmethod
     def reverse(self, relation_AW: Tensor) -> Tensor:
-        """The relation that projects a tail to its head."""
+        """The relation that projects a tail to its head. A predictor without one leaves this out:
+        then all inverses have rows of their own."""
+        raise NotImplementedError
 
     @abstractmethod
     def match(self, projected_AD: Tensor, entity_AD: Tensor) -> Tensor:
@@ -178,26 +206,49 @@ class EmbeddingPredictor(nn.Module, ABC):
     def match_all(self, projected_BD: Tensor, entities_ED: Tensor) -> Tensor:
         """`match` of every row with every entity."""
 
+    def project_along(self, source_AD: Tensor, relations_NW: Tensor, relation_A: Tensor) -> Tensor:
+        """`project`, along rows of a table. Where relations are wide, so that looking one up for
+        each embedding takes much memory, a predictor does this by relation."""
+        return self.project(source_AD, look_up(relations_NW, relation_A))
+
     # --- derived from it --------------------------------------------------------------------------
 
+    @classmethod
+    def can_reverse(cls) -> bool:
+        return cls.reverse is not EmbeddingPredictor.reverse
+
     def score(self, head_A: Tensor, relation_A: Tensor, tail_A: Tensor) -> Tensor:
-        relation_AW = look_up(self.relations_SW, relation_A)
-        projected_AD = self.project(self.embeddings(head_A), relation_AW)
+        projected_AD = self.project_along(self.embeddings(head_A), self.relations_SW, relation_A)
         return self.match(projected_AD, self.embeddings(tail_A))  # eq:score
 
     def score_tails(self, head_B: Tensor, relation_B: Tensor) -> Tensor:
-        relation_BW = look_up(self.relations_SW, relation_B)
-        projected_BD = self.project(self.embeddings(head_B), relation_BW)
+        projected_BD = self.project_along(self.embeddings(head_B), self.relations_SW, relation_B)
         return self.match_all(projected_BD, self.entities_ED)
 
     def score_heads(self, relation_B: Tensor, tail_B: Tensor) -> Tensor:
-        back_BW = self.reverse(look_up(self.relations_SW, relation_B))
-        projected_BD = self.project(self.embeddings(tail_B), back_BW)
-        return self.match_all(projected_BD, self.entities_ED)
+        tail_BD, relation_BW = self.embeddings(tail_B), look_up(self.relations_SW, relation_B)
+        if self.can_reverse():
+            projected_BD = self.project(tail_BD, self.reverse(relation_BW))
+            return self.match_all(projected_BD, self.entities_ED)
+        row_E = torch.zeros(len(self.entities_ED), dtype=torch.int64, device=tail_B.device)
+        scores_BE = tail_BD.new_empty(len(tail_B), len(row_E))
+        for at, (relation_W, tail_D) in enumerate(zip(relation_BW, tail_BD, strict=True)):
+            projected_ED = self.project_along(self.entities_ED, relation_W[None], row_E)
+            scores_BE[at] = self.match(projected_ED, tail_D[None])
+        return scores_BE
 
     def score_answers(self, entity_B: Tensor, directed_B: Tensor) -> Tensor:
-        projected_BD = self.project(self.embeddings(entity_B), self.directed(directed_B))
+        projected_BD = self.follow(self.embeddings(entity_B), directed_B)
         return self.match_all(projected_BD, self.entities_ED)
+
+    def follow(self, source_BD: Tensor, directed_B: Tensor) -> Tensor:
+        """Embeddings, each projected along a directed relation."""
+        return self.project_along(source_BD, *self.distinct(directed_B))
+
+    def distinct(self, directed_B: Tensor) -> tuple[Tensor, Tensor]:
+        """The embeddings of distinct directed relations, and which of them each one has."""
+        found_N, place_B = torch.unique(directed_B, return_inverse=True)
+        return self.directed(found_N), place_B
 
     def directed(self, directed_B: Tensor) -> Tensor:
         """Embeddings of directed relations: a number r + R stands for the inverse of relation r.
@@ -218,6 +269,13 @@ class EmbeddingPredictor(nn.Module, ABC):
         takes_inverse_B = (directed_B >= len(self.inverse_R)) & (inverse_B >= 0)
         return torch.where(takes_inverse_B, inverse_B, relation_B)
 
+    def opposite(self, row_A: Tensor) -> Tensor:
+        """The rows of the inverses of what has these rows, if all inverses have one."""
+        opposite_S = self.inverse_R.new_zeros(self.relation_shard.count)
+        opposite_S[self.inverse_R] = torch.arange(len(self.inverse_R), device=row_A.device)
+        opposite_S[: len(self.inverse_R)] = self.inverse_R
+        return opposite_S[row_A]
+
     def infer(
         self,
         source_AD: Tensor,
@@ -226,23 +284,30 @@ class EmbeddingPredictor(nn.Module, ABC):
         negated_A: Tensor,
         penalty: float | None = None,
     ) -> Tensor:
-        relation_AW = look_up(self.relations_SW, relation_A)
-        return self.rho(source_AD, relation_AW, to_head_A, negated_A, penalty)
+        if not self.can_reverse():
+            relation_A = torch.where(to_head_A, self.opposite(relation_A), relation_A)
+        found_N, place_A = torch.unique(relation_A, return_inverse=True)
+        relations_NW = look_up(self.relations_SW, found_N)
+        return self.rho(source_AD, relations_NW, place_A, to_head_A, negated_A, penalty)
 
     def rho(
         self,
         source_AD: Tensor,
-        relation_AW: Tensor,
+        relations_NW: Tensor,
+        relation_A: Tensor,
         to_head_A: Tensor,
         negated_A: Tensor,
         penalty: float | None = None,
     ) -> Tensor:
         """ρ for each atom, from the embedding at one end; the masks select one of the four cases.
 
+        Without `reverse`, the caller has chosen the rows of inverses for atoms that go to the head.
         `penalty` is λ of the closed form; at 0 the denominator is 1, as in the paper's runs.
         """
-        relation_AW = torch.where(to_head_A[:, None], self.reverse(relation_AW), relation_AW)
-        projected_AD = self.project(source_AD, relation_AW)  # eq:rho
+        if self.can_reverse():
+            relation_A = relation_A + len(relations_NW) * to_head_A
+            relations_NW = torch.cat([relations_NW, self.reverse(relations_NW)])
+        projected_AD = self.project_along(source_AD, relations_NW, relation_A)  # eq:rho
         if penalty is not None:
             projected_AD = self.shortened(projected_AD, penalty)
         return torch.where(negated_A[:, None], -projected_AD, projected_AD)  # eq:rho-negated
@@ -253,48 +318,6 @@ class EmbeddingPredictor(nn.Module, ABC):
             f"{type(self).__name__} has no closed form with a penalty: its best match is the "
             "projected embedding itself. Set the penalty to 0."
         )
-
-
-class BilinearPredictor(EmbeddingPredictor):
-    """Matches by inner product, so a batch is scored with one matrix product."""
-
-    has_penalty = True
-    objective = "softmax"
-
-    def match(self, projected_AD: Tensor, entity_AD: Tensor) -> Tensor:
-        return (projected_AD * entity_AD).sum(-1)
-
-    def match_all(self, projected_BD: Tensor, entities_ED: Tensor) -> Tensor:
-        return projected_BD @ entities_ED.T
-
-    def score_relations(self, head_AD: Tensor, tail_AD: Tensor) -> Tensor:
-        """scores_AS of every row of the relation table between two embeddings: the score is linear
-        in the relation too."""
-        return self.project(tail_AD, self.reverse(head_AD)) @ self.relations_SW.T
-
-    def shortened(self, projected_AD: Tensor, penalty: float) -> Tensor:
-        if penalty <= 0:
-            raise SettingError(f"The penalty λ must be above 0, not {penalty}.")
-        length_A1: Tensor = torch.linalg.vector_norm(projected_AD, dim=-1, keepdim=True)
-        smallest = torch.finfo(projected_AD.dtype).tiny
-        divisor_A1 = (3 * penalty * length_A1).clamp_min(smallest).sqrt()
-        return projected_AD / divisor_A1  # eq:rho-penalty
-
-    def n3(
-        self, count_B: Tensor, head_BD: Tensor, relation_BD: Tensor, answer_TD: Tensor
-    ) -> Tensor:
-        """The N3 regulariser of a batch of questions with their answers: an embedding weighs as
-        often as the batch's facts use it (Lacroix et al. 2018)."""
-        count_B1 = count_B[:, None]
-        return (
-            (count_B1 * self.cubed_moduli(head_BD)).sum()
-            + (count_B1 * self.cubed_moduli(relation_BD)).sum()
-            + self.cubed_moduli(answer_TD).sum()
-        )
-
-    @abstractmethod
-    def cubed_moduli(self, embedding_AD: Tensor) -> Tensor:
-        """|x|³ of each number x of an embedding: the terms of the N3 regulariser."""
 
 
 def look_up(table_ND: Tensor, row_A: Tensor) -> Tensor:
@@ -340,9 +363,14 @@ def read_pretraining(given: Mapping[str, Any]) -> Pretraining:
 def _check_candidates(kind: type[EmbeddingPredictor], settings: Pretraining) -> None:
     if settings.group and not settings.candidates:
         raise SettingError("'group' says which questions share candidates. Set 'candidates' too.")
+    if settings.relation_weight and not kind.predicts_relations:
+        raise SettingError(
+            f"'{settings.model}' cannot predict relations, so 'relation_weight' is not for it. "
+            "Leave it at 0."
+        )
     if not settings.candidates:
         return
-    if not issubclass(kind, BilinearPredictor):
+    if kind.objective != "softmax":
         raise SettingError(
             f"'{settings.model}' always draws its negatives, so 'candidates' is not for it. Set "
             "'negatives' instead."

@@ -143,9 +143,15 @@ def open_about(path: Path, form: str) -> dict[str, Any]:
 def predictor_of(
     name: Any, tensors: Mapping[str, Tensor], trust: Collection[str], folder: Path
 ) -> EmbeddingPredictor:
+    """The predictor with these weights. Rejects a size mismatch before allocating memory."""
     kind = PREDICTORS.find_trusted(name, trust, folder)
-    made = kind(*(tensors[table] for table in _TABLES))
-    given = {CALIBRATION: made.calibration_SC, **tensors}  # a class may have more than tables
+    entities_ED, relations_SW, inverse_R = (tensors[table] for table in _TABLES)
+    outline = kind(entities_ED.to("meta"), relations_SW.to("meta"), inverse_R)
+    for name, weight in outline.named_parameters():
+        if tensors[name].shape != weight.shape:
+            raise KeyError(f"'{name}' does not have the size that the tables ask for")
+    made = kind(entities_ED, relations_SW, inverse_R)
+    given = {CALIBRATION: made.calibration_SC, **tensors}
     made.load_state_dict(given, assign=True)  # so that the tables stay mapped to their file
     return made
 
@@ -169,9 +175,9 @@ def check_fit(folder: Path, predictor: EmbeddingPredictor, names: StoredNames) -
 def _fits(predictor: EmbeddingPredictor, entities: int, relations: int) -> bool:
     inverse_R = predictor.inverse_R
     return (
-        all(table.dim() == 2 for table in predictor.parameters())
-        and {table.dtype for table in predictor.parameters()} <= {torch.float32, torch.float64}
-        and predictor.entities_ED.dtype == predictor.relations_SW.dtype
+        predictor.entities_ED.dim() == predictor.relations_SW.dim() == 2
+        and {weight.dtype for weight in predictor.parameters()}
+        in ({torch.float32}, {torch.float64})
         and len(predictor.entities_ED) == entities
         and tuple(inverse_R.shape) == (relations,)
         and inverse_R.dtype == torch.int64

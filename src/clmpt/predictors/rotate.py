@@ -26,6 +26,10 @@ class RotatE(EmbeddingPredictor):
         return 2 * rank
 
     @classmethod
+    def other_numbers(cls, rows: int, rank: int) -> int:
+        return rows * rank
+
+    @classmethod
     def initial(
         cls, entities: int, rows: int, rank: int, scale: float, generator: torch.Generator
     ) -> tuple[Tensor, Tensor]:

@@ -17,12 +17,13 @@ from torch import Tensor
 
 from clmpt.compute.row_shards import RowShard
 from clmpt.predictors.cross_entropy import grouped_cross_entropy
+from clmpt.predictors.inner_products import InnerProductPredictor
 from clmpt.predictors.link_batch import LinkBatch
-from clmpt.predictors.predictor import BilinearPredictor, look_up
+from clmpt.predictors.predictor import look_up
 from clmpt.settings import Pretraining
 
 # Shapes: B questions, T facts, K negatives, U distinct entities of a step, C candidates, D width,
-# E entities, N rows of a table
+# E entities, N distinct relations or rows of a table, W width of a relation
 
 MOST_ANSWERS = 32  # of a question in a step: one with thousands would fill a step alone
 
@@ -46,7 +47,7 @@ class SampledSoftmax:
 
     def loss(
         self,
-        predictor: BilinearPredictor,
+        predictor: InnerProductPredictor,
         batch: LinkBatch,
         negative_K: Tensor | None,
         settings: Pretraining,
@@ -58,7 +59,7 @@ class SampledSoftmax:
 
 
 def sampled_softmax_loss(
-    predictor: BilinearPredictor,
+    predictor: InnerProductPredictor,
     batch: LinkBatch,
     negative_K: Tensor,
     regularisation: float,
@@ -75,11 +76,11 @@ def sampled_softmax_loss(
     needed = [batch.entity_B[own_B], *(one.candidate_C for one in groups)]
     row_U = torch.unique(torch.cat(needed))
     rows = _Rows(row_U, predictor.embeddings(row_U, sparse=True))
-    relation_BD = predictor.directed(batch.directed_B[own_B])
-    loss = 0 * (rows.rows_UD.sum() + relation_BD.sum())  # goes backward without questions too
+    relations_NW, place_B = predictor.distinct(batch.directed_B[own_B])
+    loss = 0 * (rows.rows_UD.sum() + relations_NW.sum())  # goes backward without questions too
     for one, (_, part) in zip(groups, _groups(batch, own_B, group), strict=True):
-        own_BD = relation_BD[part.start - own_B.start : part.stop - own_B.start]
-        loss = loss + one.loss(predictor, rows, own_BD, len(negative_K), regularisation)
+        own = relations_NW, place_B[part.start - own_B.start : part.stop - own_B.start]
+        loss = loss + one.loss(predictor, rows, own, len(negative_K), regularisation)
     return loss / facts
 
 
@@ -126,9 +127,9 @@ class _Group:
 
     def loss(
         self,
-        predictor: BilinearPredictor,
+        predictor: InnerProductPredictor,
         rows: _Rows,
-        relation_BD: Tensor,
+        relations: tuple[Tensor, Tensor],
         negatives: int,
         regularisation: float,
     ) -> Tensor:
@@ -140,16 +141,17 @@ class _Group:
         often_C = negatives / predictor.shard.count + self.share * own.often_E[candidate_C]
         chance_C = -torch.expm1(-often_C)
         at_T = torch.searchsorted(candidate_C, own.answer_T)
+        projected_BD = predictor.project_along(head_BD, *relations)
         loss: Tensor = grouped_cross_entropy(
-            predictor.project(head_BD, relation_BD),
+            projected_BD,
             candidate_CD,
             replace(own, answer_T=at_T),
             RowShard.whole(len(candidate_C)),
             chance_C.log(),
         )
         if regularisation:
-            cubes = predictor.n3(own.count_B, head_BD, relation_BD, look_up(candidate_CD, at_T))
-            loss = loss + regularisation * cubes
+            used = head_BD, relations, projected_BD, look_up(candidate_CD, at_T)
+            loss = loss + regularisation * predictor.regulariser(own.count_B, *used)
         return loss
 
 
@@ -189,11 +191,17 @@ class RowAdagrad(torch.optim.Optimizer):
         sum_N = self.state[table]["row_sum"]
         self.state[table]["step"] += 1
         if not gradient.is_sparse:
-            sum_N += gradient.square().mean(1)
-            table -= rate * gradient / (sum_N.sqrt() + least)[:, None]
+            slope_NX, table_NX = _by_rows(gradient), _by_rows(table)
+            sum_N += slope_NX.square().mean(1)
+            table_NX -= rate * slope_NX / (sum_N.sqrt() + least)[:, None]
             return
         gradient = gradient.coalesce()
         row_U, slope_UD = gradient.indices()[0], gradient.values()
         sum_U = sum_N[row_U] + slope_UD.square().mean(1)
         sum_N[row_U] = sum_U.to(sum_N.dtype)
         table.index_add_(0, row_U, (slope_UD / (sum_U.sqrt() + least)[:, None]), alpha=-rate)
+
+
+def _by_rows(weight: Tensor) -> Tensor:
+    """A view of a tensor with two dimensions, of which the first is its own."""
+    return weight.flatten(1) if weight.dim() > 1 else weight[:, None]

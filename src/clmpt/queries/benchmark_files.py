@@ -39,6 +39,12 @@ def query_files(folder: Path, split: str) -> list[Path]:
     return [asked, *answers] if asked.exists() and answers else []
 
 
+def question_file(folder: Path, split: str) -> Path | None:
+    """The file with a split's queries, if it has them without answers."""
+    asked = folder / f"{split}-queries.pkl"
+    return asked if asked.exists() and not query_files(folder, split) else None
+
+
 def _answer_files(folder: Path, split: str) -> list[Path]:
     pair = [folder / f"{split}-{kind}-answers.pkl" for kind in ("easy", "hard")]
     single = folder / f"{split}-answers.pkl"
@@ -53,8 +59,16 @@ def read_queries(folder: str | Path, split: str) -> list[QueryGroup]:
     path, *answers = files
     if not answers:
         return _read_qaa(path)
+    return _read_pickles(path, [load_plain_pickle(file) for file in answers])
+
+
+def read_unanswered(path: Path) -> list[QueryGroup]:
+    """The queries of a file of Query2box or BetaE, without answers, one group per structure."""
+    return _read_pickles(path, [])
+
+
+def _read_pickles(path: Path, sets: Sequence[dict[Any, Any]]) -> list[QueryGroup]:
     queries = load_plain_pickle(path)
-    sets = [load_plain_pickle(file) for file in answers]
     if not all(isinstance(table, dict) for table in (queries, *sets)):
         raise DataError(
             f"'{path}' or its answers are not in BetaE's format: expected dictionaries."
@@ -76,8 +90,10 @@ def _betae_group(
     if any(structure_of(query) != structure for query in asked):
         raise ValueError(f"a query does not have the structure {structure} it is listed under")
     numbers = np.array([numbers_of(query) for query in asked], np.int32)
-    easy = _answer_sets([sets[0][query] for query in asked])
-    hard = _answer_sets([sets[1][query] if len(sets) > 1 else () for query in asked])
+    easy, hard = (
+        _answer_sets([sets[at][query] if at < len(sets) else () for query in asked])
+        for at in (0, 1)
+    )
     return QueryGroup(
         name_of(template), template, numbers[:, kinds == "e"], numbers[:, kinds == "r"], easy, hard
     )

@@ -135,6 +135,11 @@ class QueryGroup:
             self.hard.take(numbers),
         )
 
+    @property
+    def checksum(self) -> int:
+        """A checksum of the shape, the queries and their answers, in order."""
+        return _checksum(self)
+
     def check(self, entities: int, relations: int) -> None:
         """Rejects ids that a graph of this size does not have."""
         answers = (self.easy.entities, self.hard.entities)
@@ -183,9 +188,7 @@ class QuerySet:
         """A checksum of shapes, queries and answers: equal for sets with the same content."""
         found = 0
         for group in self.groups:
-            found = zlib.crc32(str(group.template).encode(), found)
-            for _, array, dtype in _members(group):
-                found = zlib.crc32(np.ascontiguousarray(array, dtype).data, found)
+            found = _checksum(group, found)
         return found
 
     def save(self, path: str | Path, replaces: bool = True) -> None:
@@ -243,6 +246,13 @@ def has_checksum(path: Path) -> bool:
     with path.open("rb") as file:
         (length,) = struct.unpack("<Q", file.read(8))
         return bool(_CHECKSUM.search(file.read(min(length, _LARGEST_HEADER))))
+
+
+def _checksum(group: QueryGroup, before: int = 0) -> int:
+    found = zlib.crc32(str(group.template).encode(), before)
+    for _, array, dtype in _members(group):
+        found = zlib.crc32(np.ascontiguousarray(array, dtype).data, found)
+    return found
 
 
 def _members(group: QueryGroup) -> list[tuple[str, AnyInts, type[np.integer[Any]]]]:

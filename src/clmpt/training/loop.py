@@ -16,9 +16,9 @@ import torch
 from torch import Tensor
 
 from clmpt.compute import distributed
-from clmpt.compute.devices import forget_peak_memory, peak_memory
+from clmpt.compute.devices import forget_peak_memory, peak_memory, work_clock
 from clmpt.compute.row_shards import RowShard
-from clmpt.compute.threads import threads_for, torch_threads
+from clmpt.compute.threads import step_threads, torch_threads
 from clmpt.errors import DataError, TrainingError
 from clmpt.storage.run_folder import RunFolder
 from clmpt.training.state import load_state, save_state
@@ -33,6 +33,7 @@ class Tally:
     steps_done: int = 0
     loss_sum: float = 0.0  # since the last log entry
     seconds: float = 0.0  # including before interruptions
+    processor: float = 0.0  # seconds of the steps alone; see `work_clock`
     best: float | None = None  # validation MRR
     best_epoch: float = 0
     worse: int = 0  # validations since the best
@@ -110,7 +111,7 @@ def follow(run: RunFolder, learner: Learner, course: Course) -> Generator[Traini
     """
     loop = _Loop(run, learner, course)
     forget_peak_memory(course.device)
-    threads = min(torch.get_num_threads(), threads_for(learner.products_per_step or math.inf))
+    threads = step_threads(learner.products_per_step)
     alone = distributed.held_by_one(run.alone())
     with alone, torch_threads(threads), _deferred_signals() as stop_requested:
         loop.restore()
@@ -157,7 +158,9 @@ class _Loop:
 
     def step(self) -> TrainingStep:
         learner, tally, course = self.learner, self.tally, self.course
+        before = work_clock(course.device)
         loss, valid = float(learner.step()), None
+        tally.processor += work_clock(course.device) - before
         if not math.isfinite(loss):
             raise _diverged(f"The loss became {loss} at step {learner.steps_done}", self.run.path)
         tally.steps_done = learner.steps_done

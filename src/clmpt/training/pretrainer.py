@@ -164,7 +164,8 @@ class Pretrainer:
     def products_per_step(self) -> float:
         width = self.predictor.entities_ED.shape[1]
         scored = self.objective.scored(self.settings, self.predictor.shard.most)
-        return 6.0 * min(self.settings.batch, len(self.links)) * scored * width
+        a_question = 6.0 * scored * width + 3 * self.predictor.products(self.settings.rank)
+        return min(self.settings.batch, len(self.links)) * a_question
 
     @property
     def last_learning_rate(self) -> float:

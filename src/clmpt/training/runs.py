@@ -18,6 +18,7 @@ from clmpt.compute import distributed
 from clmpt.compute.devices import find_device
 from clmpt.compute.row_shards import RowShard
 from clmpt.compute.tensor_files import checksum
+from clmpt.compute.threads import step_threads
 from clmpt.errors import DataError
 from clmpt.evaluation.link_ranks import evaluate_links
 from clmpt.evaluation.measuring import evaluate
@@ -47,6 +48,7 @@ from clmpt.sampling.sampler import MOST_HARD, Protocol, sample
 from clmpt.settings import Pretraining, Reasoning, Training, without_device
 from clmpt.storage.run_folder import RunFolder
 from clmpt.training.loop import SAVE_SECONDS, Course, Learner, TrainingStep, Validation, follow
+from clmpt.training.pacing import paced
 from clmpt.training.pretrainer import Pretrainer
 from clmpt.training.stepping import random_of
 from clmpt.training.trainer import Trainer
@@ -141,8 +143,9 @@ def train(
 
     The predictor is taken over: trainable embeddings change in place. Keeps the best weights on
     `valid`, by default queries of the same shapes sampled from the split 'valid'; without it, the
-    last weights. With `start` it has a trained model's weights at first. After the last step the
-    answers are calibrated, which `calibrating` follows. See also `pretrain`.
+    last weights. With `settings.minutes` it measures some steps first, to know how many to take.
+    With `start` it has a trained model's weights at first. After the last step the answers are
+    calibrated, which `calibrating` follows. See also `pretrain`.
     """
     out, device = Path(out), find_device(settings.device)
     for group in (*queries.groups, *(valid.groups if valid else ())):
@@ -160,6 +163,7 @@ def train(
         _validation_queries(graph, queries, valid, settings).save(folder / _VALID_QUERIES)
 
     run = _begun_together(out, identity, settings.divided, source, fill)
+    learner, settings = _paced(out, learner, groups, settings)
     asked, _ = sort_out(expressible, QuerySet.open(out / _VALID_QUERIES).groups)
 
     def keep(about: dict[str, Any]) -> None:
@@ -269,6 +273,17 @@ def _learner(model: ReasonerModel, groups: Sequence[QueryGroup], settings: Train
     return _NoSteps()
 
 
+def _paced(
+    out: Path, learner: Learner, groups: Sequence[QueryGroup], settings: Training
+) -> tuple[Learner, Training]:
+    """With as many steps as the time that is given allows."""
+    if not settings.minutes or not isinstance(learner, Trainer):
+        return learner, settings
+    threads = step_threads(learner.products_per_step)
+    chosen = paced(out, learner.model, groups, settings, threads)
+    return Trainer(learner.model, groups, chosen), chosen
+
+
 class _NoSteps:
     """For a model that takes no training steps: it is only tuned on validation queries."""
 
@@ -299,8 +314,10 @@ def _validation_queries(
     graph: KnowledgeGraph, queries: QuerySet, valid: QuerySet | None, settings: Training
 ) -> QuerySet:
     """A fixed number of queries with hard answers, for each shape."""
-    chosen = []
-    if valid is not None:
+    chosen: list[QueryGroup] = []
+    if not settings.validation_queries:
+        valid = None
+    elif valid is not None:
         for number, group in enumerate(valid.groups):
             rows = np.flatnonzero(group.hard.counts)
             random = random_of(settings.seed, _VALIDATION, number)

@@ -162,6 +162,8 @@ class Trainer:
             return rate * (step + 1) / (settings.warm_up + 1)
         if settings.decay == "step" and step >= settings.decay_epoch * self.steps_per_epoch:
             return rate * _STEP_DECAY
+        if settings.decay == "fifths":
+            return rate / 5.0 ** _points_passed(step, self.steps / 2)
         if settings.decay == "cosine":
             done = (step - settings.warm_up) / max(self.steps - settings.warm_up, 1)
             return rate * (1 + math.cos(math.pi * done)) / 2
@@ -244,6 +246,11 @@ class _Loss(nn.Module):
 
     def forward(self, batch: Any, candidates: Candidates, generator: torch.Generator) -> Tensor:
         return self.model.loss(batch, candidates, generator)
+
+
+def _points_passed(step: int, first: float) -> int:
+    """How many of the points first, 1.5 first, 1.5² first, … a step has reached."""
+    return 0 if step < first else 1 + math.floor(math.log(step / first) / math.log(1.5) + 1e-9)
 
 
 def part_of_groups(groups: Sequence[QueryGroup], own: slice) -> list[QueryGroup]:

@@ -6,6 +6,7 @@ import argparse
 import shlex
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from clmpt.cli.following import memory_named
 from clmpt.cli.output import (
@@ -26,46 +27,40 @@ from clmpt.compute.processors import available_processors
 from clmpt.errors import DataError
 from clmpt.experiments.costs import idle_peak
 from clmpt.experiments.entries import PAGE, entries_in, renew_report
-from clmpt.experiments.records import Variant
-from clmpt.experiments.reproduction import (
-    Recipe,
-    begin_experiments,
-    check_folder,
-    experiment_stages,
-    graph_differs,
-    reproduce,
-)
-from clmpt.experiments.variant_settings import variant_tables
+from clmpt.experiments.reproduction import begin_experiments, check_folder, graph_differs
+from clmpt.experiments.study import Studied, Study, perform_study, study_stages
 from clmpt.graph.knowledge_graph import KnowledgeGraph
 from clmpt.graph.opening import open_graph
 from clmpt.pages.comparison import caveats, compare, main_table, save
 from clmpt.pages.entry import Entry, distinct
 from clmpt.pages.published import title_of
 from clmpt.pages.report_folder import read_report
+from clmpt.pages.seeds import seed_groups
+from clmpt.pages.trials import trials_table
 
 
 def reproduce_experiment(options: argparse.Namespace) -> None:
-    recipe = Recipe.of(
-        variant_tables(
-            *(options.recipe, options.reasoner, options.set or (), options.name, options.device)
-        )
+    study = Study(
+        *(options.recipe, options.reasoner, tuple(options.set or ()), options.name),
+        *(options.device, tuple(options.seeds), options.trials),
+        queries=options.queries,
     )
-    for device in (recipe.pretraining.device, recipe.training.device):
+    tried = list(study.sweep.recipes) if study.sweep else study.recipes()
+    for device in {d for one in tried for d in (one.pretraining.device, one.training.device)}:
         find_device(device)  # fails now, not after hours
     graph, data, out = open_graph(options.data), Path(options.data), Path(options.out)
     workers = options.workers or available_processors()
     if options.plan:
         check_folder(graph, out)
-        _show_plan(recipe, graph, data, out, workers)
+        _show_plan(study, graph, data, out, workers)
         return
     begin_experiments(graph, data, out)
-    stages = experiment_stages(recipe, graph, data, out, workers)
-    if all(stage.is_done for stage in stages):
+    if all(stage.is_done for stage in study_stages(study, graph, data, out, workers)):
         tell_finished(out)
-    _show_plan(recipe, graph, data, out, workers, to_error=options.json)
+    _show_plan(study, graph, data, out, workers, to_error=options.json)
     try:
         with memory_named(), stage_bars() as show:
-            made = reproduce(graph, data, recipe, out, workers, show)
+            made = perform_study(study, graph, data, out, workers, show)
     except KeyboardInterrupt:
         tell(f"Stopped. Run the same command again to resume '{out}'.")
         raise
@@ -74,7 +69,7 @@ def reproduce_experiment(options: argparse.Namespace) -> None:
 
 
 def _show_plan(
-    recipe: Recipe,
+    study: Study,
     graph: KnowledgeGraph,
     data: Path,
     out: Path,
@@ -82,7 +77,9 @@ def _show_plan(
     to_error: bool = False,
 ) -> None:
     say_it = tell if to_error else say
-    say_it(f"{recipe.name}, {len(graph.entities):,} entities, {graph.index.triples:,} facts")
+    recipe = study.sweep.recipes[0] if study.sweep else study.recipe_of()
+    name = study.sweep.title if study.sweep else recipe.name
+    say_it(f"{name}, {len(graph.entities):,} entities, {graph.index.triples:,} facts")
     differ = graph_differs(recipe, graph)
     if differ:
         title = title_of(recipe.experiment.benchmark)
@@ -90,14 +87,16 @@ def _show_plan(
     device = find_device(recipe.training.device)
     peak = idle_peak() if device.type == "cpu" else None
     left, memory = 0.0, 0.0
-    for stage in experiment_stages(recipe, graph, data, out, workers):
+    stages = study_stages(study, graph, data, out, workers)
+    width = max(20, 2 + max(len(stage.name) for stage in stages))
+    for stage in stages:
         state = "done" if stage.is_done else "started" if stage.is_begun else "to do"
         if peak and not stage.is_done:
             left += stage.work.seconds(peak)
             memory = max(memory, stage.work.memory)
             takes = duration(stage.work.seconds(peak))
             state = f"started, about {takes} at most" if stage.is_begun else f"about {takes}"
-        say_it(f"  {stage.name:<20}{state}")
+        say_it(f"  {stage.name:<{width}}{state}")
     if left:
         say_it(f"About {duration(left)} in total on an idle processor, less with official queries.")
     if memory:
@@ -107,22 +106,38 @@ def _show_plan(
 
 
 def _show_result(
-    made: Variant, entries: list[Entry], out: Path, options: argparse.Namespace
+    made: Studied, entries: list[Entry], out: Path, options: argparse.Namespace
 ) -> None:
     if options.json:
-        show_json(
-            {
-                "name": made.name,
-                "folder": str(out),
-                "folders": {name: str(place) for name, place in made.folders.items()},
-                "settings": made.settings,
-                "report": read_report(made.folders["report"]),
-            }
-        )
+        show_json(_plain(made, entries, out, options.seeds))
         return
+    if made.sweep:
+        table = trials_table(made.sweep.trials)
+        show_table(TerminalTable(made.sweep.name, table.headers, table.rows))
+        tell(made.sweep.said)
     _show_tables(entries)
     say(f"Report: {out / PAGE / 'report.html'}")
-    say(f"Next: {command_name()} ask {shlex.quote(str(made.folders['reasoner']))}")
+    say(f"Next: {command_name()} ask {shlex.quote(str(made.variants[-1].folders['reasoner']))}")
+
+
+def _plain(made: Studied, entries: list[Entry], out: Path, seeds: list[int]) -> dict[str, Any]:
+    """The variant, or those of all seeds with their means; and the sweep that chose them."""
+    found = [
+        {
+            "name": one.name,
+            "folder": str(out),
+            "folders": {name: str(place) for name, place in one.folders.items()},
+            "settings": one.settings,
+            "report": read_report(one.folders["report"]),
+        }
+        for one in made.variants
+    ]
+    sweep = {"sweep": made.sweep.as_plain()} if made.sweep else {}
+    if not seeds:
+        return {**found[0], **sweep}
+    own = made.variants[0].without_seed
+    groups = [g.as_plain() for g in seed_groups(entries) if g.entries[0].variant == own]
+    return {"variants": found, "seeds": groups[0] if groups else None, **sweep}
 
 
 def _show_tables(entries: list[Entry]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from clmpt.cli.options.compare_options import comparing_options
 from clmpt.cli.options.completion_options import help_options
 from clmpt.cli.options.evaluate_options import bench_options, measuring_options
 from clmpt.cli.options.fit_options import first_options
@@ -13,6 +14,7 @@ from clmpt.cli.options.reproduce_options import experiment_options
 from clmpt.cli.options.serve_options import service_options
 from clmpt.cli.options.share_options import sharing_options
 from clmpt.cli.options.solve_options import asking_options
+from clmpt.cli.options.table_options import model_table_options
 from clmpt.cli.options.train_options import reasoner_options
 
 # In the order of the help.
@@ -29,6 +31,8 @@ COMMAND_GROUPS = (
     bench_options,
     index_options,
     experiment_options,
+    comparing_options,
+    model_table_options,
     sharing_options,
     help_options,
 )

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from clmpt.cli.options.option_types import AddCommand, add_device, add_processes, count
+from clmpt.cli.options.option_types import (
+    AddCommand,
+    add_device,
+    add_processes,
+    count,
+    whole_number,
+)
 
 
 def experiment_options(command: AddCommand, reasoner: str | None) -> None:  # noqa: ARG001
@@ -27,13 +33,33 @@ def experiment_options(command: AddCommand, reasoner: str | None) -> None:  # no
     run.add_argument("recipe", metavar="RECIPE", help="a TOML file of settings")
     run.add_argument("--data", required=True, metavar="FOLDER", help="the benchmark's folder")
     run.add_argument(
+        "--queries", default="", metavar="FOLDER", help="of official queries, if apart from --data"
+    )
+    run.add_argument(
         "--out", required=True, metavar="RUN", help="folder; variants in it share stages"
     )
     run.add_argument(
         "--reasoner", metavar="NAME", help="overrides the recipe: clmpt, lmpnn or a dotted path"
     )
     run.add_argument(
-        "--set", action="append", metavar="NAME=VALUE", help="a setting: training.seed=1"
+        "--set",
+        action="append",
+        metavar="NAME=VALUE",
+        help="a setting: training.batch=64; of several values, with commas, validation chooses one",
+    )
+    run.add_argument(
+        "--trials",
+        type=count,
+        metavar="N",
+        help="try N combinations of several values, drawn at random (default: all)",
+    )
+    run.add_argument(
+        "--seeds",
+        nargs="+",
+        type=whole_number,
+        default=[],
+        metavar="SEED",
+        help="train with each of these seeds (training.seed); the rest is shared",
     )
     run.add_argument("--name", help="in reports (default: the reasoner and what differs)")
     run.add_argument(

@@ -24,10 +24,15 @@ from clmpt.reasoners.dropout import KEYS_PER_QUERY
 from clmpt.reasoners.fuzzy.fact_edges import FactEdges, rows_backwards
 from clmpt.reasoners.fuzzy.partwise import PartwiseReasoner
 from clmpt.reasoners.model import Basis, Candidates, Cost
-from clmpt.reasoners.operators.candidate_losses import is_wrong, logistic_loss, softmax_loss
+from clmpt.reasoners.operators.candidate_losses import is_wrong, joint_loss, separate_loss
 from clmpt.reasoners.operators.networks import Layers
 from clmpt.reasoners.operators.operator_model import OperatorModel
-from clmpt.reasoners.operators.program import OperatorBatch, Step, run_steps, united_disjuncts
+from clmpt.reasoners.operators.program import (
+    OperatorBatch,
+    OperatorStep,
+    run_steps,
+    united_disjuncts,
+)
 from clmpt.reasoners.reasoner import Reasoner
 from clmpt.settings import Settings, setting
 
@@ -93,7 +98,7 @@ class ENeSy(OperatorModel):
         weight_E = functional.softplus(self.weigher(self.predictor.entities_ED))[:, 0]
         lost_Q, counts_Q = weight_E.new_zeros(batch.queries), weight_E.new_zeros(batch.queries)
 
-        def computed(step: Step, parts: list[Tensor]) -> Tensor:
+        def computed(step: OperatorStep, parts: list[Tensor]) -> Tensor:
             nonlocal lost_Q, counts_Q
             if step.operator is Anchor:
                 single_NE = functional.one_hot(step.id_N, self.entities).to(weight_E.dtype)
@@ -197,7 +202,7 @@ class ENeSy(OperatorModel):
             other_QK = scores_QE.gather(1, negative_QK.expand(batch.queries, -1))
         scores_QK = torch.cat([scores_QE.gather(1, candidates.positive_Q[:, None]), other_QK], 1)
         wrong_QK = is_wrong(batch.answers, negative_QK, self.entities, scores_QE.device)
-        judged = logistic_loss if self.settings.objective == "logistic" else softmax_loss
+        judged = separate_loss if self.settings.objective == "logistic" else joint_loss
         return judged(scores_QK, wrong_QK, candidates.weight_Q)
 
     # --- the rest of the interface ----------------------------------------------------------------

@@ -31,7 +31,7 @@ from clmpt.reasoners.model import Basis, Candidates, Cost
 from clmpt.reasoners.operators.candidate_losses import is_wrong
 from clmpt.reasoners.operators.networks import uniform
 from clmpt.reasoners.operators.operator_model import OperatorModel
-from clmpt.reasoners.operators.program import OperatorBatch, Step, run_steps
+from clmpt.reasoners.operators.program import OperatorBatch, OperatorStep, run_steps
 from clmpt.reasoners.reasoner import Reasoner
 from clmpt.reasoners.token_sets import linear
 from clmpt.settings import Settings, setting
@@ -92,7 +92,7 @@ class GNNQE(OperatorModel):
     def forward(self, batch: OperatorBatch, dropout: Dropout = NO_DROPOUT) -> Tensor:
         """probabilities_QE of all answers, and the exact sets beside them if edges are dropped."""
 
-        def computed(step: Step, parts: list[Tensor]) -> Tensor:
+        def computed(step: OperatorStep, parts: list[Tensor]) -> Tensor:
             if step.operator is Anchor:
                 single_NE = functional.one_hot(step.id_N, self.entities).to(self.relations_SD.dtype)
                 return torch.cat([single_NE] * (2 if dropout.threshold else 1), 1)
@@ -106,7 +106,7 @@ class GNNQE(OperatorModel):
         with torch.autocast(self.device.type, enabled=False):
             return run_steps(batch, computed)
 
-    def project(self, set_NE: Tensor, step: Step, dropout: SetDropout) -> Tensor:
+    def project(self, set_NE: Tensor, step: OperatorStep, dropout: SetDropout) -> Tensor:
         """What relations lead to. No gradient goes through a set, so only the projections that come
         last in a query have any."""
         member_NE, *exact = torch.split(set_NE.detach(), self.entities, 1)
@@ -157,7 +157,7 @@ class GNNQE(OperatorModel):
         if candidates.negative_QK is not None:
             drawn_QK = candidates.negative_QK.expand(batch.queries, -1)
             wrong_QE = torch.zeros_like(unknown_QE).scatter(1, drawn_QK, True) & unknown_QE
-        loss_Q = answers_loss(scores_QE, ~unknown_QE, wrong_QE, self.settings.temperature)
+        loss_Q = membership_loss(scores_QE, ~unknown_QE, wrong_QE, self.settings.temperature)
         if self.settings.weighting == "answers":
             counts_Q = torch.from_numpy(batch.answers.counts).to(loss_Q)
             loss_Q = loss_Q * counts_Q / (candidates.mean_answers or counts_Q.mean())
@@ -229,14 +229,14 @@ def log_odds_of(probability: Tensor) -> Tensor:
     return ((probability + _LEAST) / (1 - probability + _LEAST)).log()  # eq:gnn-qe-score
 
 
-def answers_loss(
+def membership_loss(
     scores_QE: Tensor, right_QE: Tensor, wrong_QE: Tensor, temperature: float
 ) -> Tensor:
     """The binary cross entropy of each query: the mean of the answers', and that of the others',
     weighted by the softmax of their scores, half and half.
 
     >>> right = torch.tensor([[True, False, False]])
-    >>> found = answers_loss(torch.tensor([[0.0, 0.0, -99.0]]), right, ~right, 0.2)
+    >>> found = membership_loss(torch.tensor([[0.0, 0.0, -99.0]]), right, ~right, 0.2)
     >>> round(float(found), 4)  # log 2: the last entity weighs nothing
     0.6931
     """

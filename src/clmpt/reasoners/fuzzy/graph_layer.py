@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from clmpt.reasoners.fuzzy.incoming import Block, Passing
+from clmpt.reasoners.fuzzy.incoming import NodeBlock, Passing
 from clmpt.reasoners.token_sets import linear
 
 # Shapes: E entities, B fuzzy sets, D width, S rows of the table of relations, T targets, C edges of
@@ -164,7 +164,7 @@ class _Received:
 
     def __init__(
         self,
-        block: Block,
+        block: NodeBlock,
         passing: Passing,
         state_EBD: Tensor,
         relation_SBD: Tensor,

@@ -79,7 +79,7 @@ class IncomingEdges(nn.Module):
 
 
 @dataclass(frozen=True)
-class Block:
+class NodeBlock:
     """Some targets, and the edges to them."""
 
     nodes: slice
@@ -138,11 +138,11 @@ class Passing:
             node_T=node_T,
         )
 
-    def blocks(self, width: int, most: int) -> Iterator[Block]:
+    def blocks(self, width: int, most: int) -> Iterator[NodeBlock]:
         """Blocks of about `most` numbers, if a message has `width`."""
         counts_T = torch.bincount(self.target_X, minlength=len(self.member_TB))
         start_T1 = functional.pad(counts_T.cumsum(0), (1, 0)).cpu()
         costs_T = (start_T1[1:] + _PER_NODE * torch.arange(1, len(start_T1))) * width - 1
         cuts = (torch.diff(costs_T // most).nonzero()[:, 0] + 1).tolist()
         for first, last in pairwise([0, *cuts, len(costs_T)]):
-            yield Block(slice(first, last), slice(int(start_T1[first]), int(start_T1[last])))
+            yield NodeBlock(slice(first, last), slice(int(start_T1[first]), int(start_T1[last])))

@@ -22,6 +22,7 @@ from clmpt.logic.formula import Query
 from clmpt.logic.query_graph import query_graphs
 from clmpt.predictors.predictor import EmbeddingPredictor, look_up
 from clmpt.queries.store import QueryGroup
+from clmpt.reasoners.alternatives import best_alternative
 from clmpt.reasoners.dropout import NO_DROPOUT, Dropout, SetDropout
 from clmpt.reasoners.message_passing.asking import MessagePassingReasoner
 from clmpt.reasoners.message_passing.candidates import CandidateTable, pair_cosines
@@ -87,7 +88,8 @@ class MessagePassing(GradientModel):
 
     def passing(self, share: bool = True) -> PassingOptions:
         inverse_R = self.predictor.inverse_R.cpu().numpy()
-        return PassingOptions(inverse_R, self.settings.conditional, share=share)
+        reversible = self.predictor.can_reverse()
+        return PassingOptions(inverse_R, self.settings.conditional, True, share, reversible)
 
     def lay_out(self, groups: Sequence[QueryGroup]) -> QueryBatch:
         """For training, where equal updates are not shared, because dropout makes them differ."""
@@ -97,7 +99,8 @@ class MessagePassing(GradientModel):
         """The predictor's inference along each edge, from the embedding at its other end."""
         return self.predictor.rho(
             look_up(items_ID, wave.source_M),
-            look_up(relations_BW, wave.relation_M),
+            relations_BW,
+            wave.relation_M,
             wave.to_head_M,
             wave.negated_M,
             self.settings.penalty or None,
@@ -249,15 +252,6 @@ def cosine(answers_GD: Tensor, entities_ED: Tensor) -> Tensor:
 
 def unit(rows_ND: Tensor) -> Tensor:
     return functional.normalize(rows_ND, dim=-1)
-
-
-def best_alternative(scores_GN: Tensor, query_G: Tensor, queries: int) -> Tensor:
-    """scores_QN: a union scores as high as the best of its alternatives."""
-    if len(scores_GN) == queries:  # one alternative each, in order
-        return scores_GN
-    best_QN = scores_GN.new_full((queries, scores_GN.shape[1]), -math.inf)
-    rows_GN = query_G[:, None].expand_as(scores_GN)
-    return best_QN.scatter_reduce(0, rows_GN, scores_GN, "amax")  # eq:union
 
 
 def nce_loss(positive_Q1: Tensor, negative_QK: Tensor, temperature: float) -> Tensor:

@@ -113,10 +113,10 @@ def lay_out_queries(
     for part in parts:
         for node in part.constants:
             part.item[node, 0] = next(places) + FIRST_CONSTANT
-    relation_B, place = _distinct([values for part in parts for values in part.rows])
+    relation_B, place = _distinct([values for part in parts for values in part.rows.values()])
     places = iter(place)
     for part in parts:
-        part.rows = [next(places) for _ in part.rows]
+        part.rows = {way: next(places) for way in part.rows}
     layout = _Layout(FIRST_CONSTANT + len(entity_C), relation_B, options.share, cache)
     depth = max((part.graph.depth for part in parts), default=0)
     waves = tuple(layout.wave(parts, layer) for layer in range(1, depth + 1))
@@ -259,9 +259,9 @@ class _Layout:
     ) -> Ints:
         """A message encoded as one number; equal messages have equal codes."""
         item_n = part.item_before(source, layer)
-        to_head_n = part.backwards[edge] != to_head
+        row_n, to_head_n = part.rows[edge, to_head], part.backwards[edge, to_head]
         negated = part.graph.edges[edge].negated
-        code: Ints = ((item_n * self.relations + part.rows[edge]) * 2 + to_head_n) * 2 + negated
+        code: Ints = ((item_n * self.relations + row_n) * 2 + to_head_n) * 2 + negated
         return code
 
     def messages(self, codes: list[Ints]) -> tuple[_Messages, list[Ints]]:

@@ -34,6 +34,7 @@ class PassingOptions:
     conditional: bool = True  # constants receive no messages and keep their embeddings
     prune: bool = True  # skip updates that cannot reach the free variable
     share: bool = True  # compute equal updates once; not with dropout, which makes them differ
+    reversible: bool = True  # the predictor can reverse a relation; if not, inverses have rows
 
 
 @dataclass(frozen=True)
@@ -105,14 +106,18 @@ class UnrolledQueries:
             else:
                 first = FREE if node == graph.free else EXISTENTIAL
                 self.item[node, 0] = np.full(len(query_n), first)
-        self.rows: list[Ints] = []
-        self.backwards: list[Bools] = []
-        for edge in graph.edges:
+        self.rows: dict[tuple[int, bool], Ints] = {}  # of a message by its edge, to head or not
+        self.backwards: dict[tuple[int, bool], Bools] = {}  # whether it is to the row's head
+        for number, edge in enumerate(graph.edges):
             directed_n = filled(edge.relation, group, "relations")
             nearer = graph.distance[edge.head] - graph.distance[edge.tail]
             row_n, backwards_n = _oriented(directed_n, nearer, options.inverse_R)
-            self.rows.append(row_n)
-            self.backwards.append(backwards_n)
+            for to_head in (False, True):
+                way = number, to_head
+                self.rows[way], self.backwards[way] = row_n, backwards_n != to_head
+                if not options.reversible:
+                    self.rows[way] = _forward_rows(directed_n, to_head, options.inverse_R)
+                    self.backwards[way] = np.zeros(len(directed_n), np.bool_)
 
     def item_before(self, node: int, layer: int) -> Ints:
         """A node's item at the start of a layer."""
@@ -130,6 +135,13 @@ class UnrolledQueries:
             if isinstance(term, Variable):
                 items = {layer: at for (own, layer), at in self.item.items() if own == node}
                 yield VariableItems(*self.place, term, items)
+
+
+def _forward_rows(directed_n: Ints, to_head: bool, inverse_R: Ints) -> Ints:
+    """The rows that project to an atom's tail, or to its head, if all inverses have one."""
+    relations = len(inverse_R)
+    relation_n = directed_n % relations
+    return np.where((directed_n >= relations) != to_head, inverse_R[relation_n], relation_n)
 
 
 def _oriented(directed_n: Ints, nearer: int, inverse_R: Ints) -> tuple[Ints, Bools]:

@@ -10,7 +10,7 @@ from torch import Tensor
 from clmpt.predictors.predictor import look_up
 from clmpt.reasoners.dropout import SetDropout
 from clmpt.reasoners.operators.networks import Attention, Layers, attended, uniform
-from clmpt.reasoners.operators.program import Step
+from clmpt.reasoners.operators.program import OperatorStep
 from clmpt.reasoners.operators.set_model import ByProducts, NetworkSettings
 from clmpt.settings import setting
 
@@ -43,7 +43,7 @@ class BetaE(ByProducts):
         return _positive(row_NW)
 
     def project(
-        self, set_NX: Tensor, relation_N: Tensor, step: Step, dropout: SetDropout
+        self, set_NX: Tensor, relation_N: Tensor, step: OperatorStep, dropout: SetDropout
     ) -> Tensor:
         input_NX = torch.cat([set_NX, look_up(self.relations_RD, relation_N)], 1)
         return _positive(self.projection(input_NX, dropout))  # eq:betae-project

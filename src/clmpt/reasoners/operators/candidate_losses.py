@@ -38,12 +38,12 @@ def is_wrong(
     return code_X[at_QK] != code_QK
 
 
-def logistic_loss(scores_QK: Tensor, wrong_QK: Tensor, weight_Q: Tensor | None) -> Tensor:
+def separate_loss(scores_QK: Tensor, wrong_QK: Tensor, weight_Q: Tensor | None) -> Tensor:
     """Half of -log σ of the positive's score, and half of the mean of -log σ(-score) of the
     negatives, as a mean over queries, weighted by `weight_Q`.
 
     >>> scores = torch.tensor([[0.0, 0.0, 9.0]])
-    >>> round(float(logistic_loss(scores, torch.tensor([[True, False]]), None)), 4)  # log 2
+    >>> round(float(separate_loss(scores, torch.tensor([[True, False]]), None)), 4)  # log 2
     0.6931
     """
     right_Q = -functional.logsigmoid(scores_QK[:, 0])
@@ -54,11 +54,11 @@ def logistic_loss(scores_QK: Tensor, wrong_QK: Tensor, weight_Q: Tensor | None) 
     return (found_Q if weight_Q is None else found_Q * weight_Q).mean()
 
 
-def softmax_loss(scores_QK: Tensor, wrong_QK: Tensor, weight_Q: Tensor | None) -> Tensor:
-    """-log of the positive's share in the softmax over it and the negatives; see `logistic_loss`.
+def joint_loss(scores_QK: Tensor, wrong_QK: Tensor, weight_Q: Tensor | None) -> Tensor:
+    """-log of the positive's share in the softmax over it and the negatives; see `separate_loss`.
 
     >>> scores = torch.tensor([[0.0, 0.0, 9.0]])
-    >>> round(float(softmax_loss(scores, torch.tensor([[True, False]]), None)), 4)  # log 2
+    >>> round(float(joint_loss(scores, torch.tensor([[True, False]]), None)), 4)  # log 2
     0.6931
     """
     among_QK = functional.pad(wrong_QK, (1, 0), value=True)

@@ -12,7 +12,7 @@ from torch.nn import functional
 from clmpt.predictors.predictor import look_up
 from clmpt.reasoners.dropout import SetDropout
 from clmpt.reasoners.operators.networks import Attention, Layers, uniform
-from clmpt.reasoners.operators.program import Step
+from clmpt.reasoners.operators.program import OperatorStep
 from clmpt.reasoners.operators.set_model import MarginModel, NetworkSettings
 from clmpt.settings import setting
 
@@ -51,7 +51,7 @@ class ConE(MarginModel):
         return torch.cat([self.angle(row_NW), torch.zeros_like(row_NW)], 1)
 
     def project(
-        self, set_NX: Tensor, relation_N: Tensor, step: Step, dropout: SetDropout
+        self, set_NX: Tensor, relation_N: Tensor, step: OperatorStep, dropout: SetDropout
     ) -> Tensor:
         turn_ND = self.angle(look_up(self.relation_axis_RD, relation_N))
         wider_ND = self.angle(look_up(self.relation_aperture_RD, relation_N))

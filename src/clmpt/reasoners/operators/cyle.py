@@ -13,7 +13,7 @@ from clmpt.predictors.predictor import look_up
 from clmpt.reasoners.dropout import SetDropout
 from clmpt.reasoners.operators.cone import opposite, to_cones
 from clmpt.reasoners.operators.networks import Attention, Layers, attended, uniform
-from clmpt.reasoners.operators.program import Step
+from clmpt.reasoners.operators.program import OperatorStep
 from clmpt.reasoners.operators.set_model import MarginModel, NetworkSettings
 from clmpt.settings import setting
 
@@ -53,7 +53,7 @@ class CylE(MarginModel):
         return torch.cat(found, 1)
 
     def project(
-        self, set_NX: Tensor, relation_N: Tensor, step: Step, dropout: SetDropout
+        self, set_NX: Tensor, relation_N: Tensor, step: OperatorStep, dropout: SetDropout
     ) -> Tensor:
         axis_ND, aperture_ND, height_ND = (
             look_up(table, relation_N)

@@ -13,7 +13,7 @@ from clmpt.logic.operator_tree import Intersect, Negate, Unite
 from clmpt.predictors.predictor import look_up
 from clmpt.reasoners.dropout import SetDropout
 from clmpt.reasoners.operators.networks import Attention, Layers, attended, uniform
-from clmpt.reasoners.operators.program import Step
+from clmpt.reasoners.operators.program import OperatorStep
 from clmpt.reasoners.operators.set_model import ByProducts, NetworkSettings
 from clmpt.reasoners.token_sets import linear
 from clmpt.settings import setting
@@ -56,7 +56,7 @@ class GammaE(ByProducts):
         self.union = pair(_UnionAttention, width)
 
     def project(
-        self, set_NX: Tensor, relation_N: Tensor, step: Step, dropout: SetDropout
+        self, set_NX: Tensor, relation_N: Tensor, step: OperatorStep, dropout: SetDropout
     ) -> Tensor:
         alpha_ND, beta_ND = set_NX.chunk(2, -1)
         from_alpha = torch.cat([alpha_ND, look_up(self.relation_alpha_RD, relation_N)], 1)

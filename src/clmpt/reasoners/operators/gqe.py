@@ -13,7 +13,7 @@ from clmpt.logic.operator_tree import Intersect
 from clmpt.predictors.predictor import look_up
 from clmpt.reasoners.dropout import SetDropout
 from clmpt.reasoners.operators.networks import Attention, attended, uniform
-from clmpt.reasoners.operators.program import Step
+from clmpt.reasoners.operators.program import OperatorStep
 from clmpt.reasoners.operators.set_model import MarginModel, MarginSettings
 
 # Shapes: N rows, k parts, G graphs, K candidates, E entities, R relations, D width
@@ -33,7 +33,7 @@ class GQE(MarginModel):
         self.intersection = Attention(width, width, width, generator)
 
     def project(
-        self, set_NX: Tensor, relation_N: Tensor, step: Step, dropout: SetDropout
+        self, set_NX: Tensor, relation_N: Tensor, step: OperatorStep, dropout: SetDropout
     ) -> Tensor:
         return set_NX + look_up(self.relations_RD, relation_N)  # eq:gqe-project
 

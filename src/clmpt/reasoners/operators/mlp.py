@@ -15,7 +15,7 @@ from clmpt.predictors.predictor import look_up
 from clmpt.reasoners.dropout import SetDropout
 from clmpt.reasoners.operators.gqe import GQE
 from clmpt.reasoners.operators.networks import Layers, uniform
-from clmpt.reasoners.operators.program import Step
+from clmpt.reasoners.operators.program import OperatorStep
 from clmpt.reasoners.operators.set_model import (
     MarginModel,
     MarginSettings,
@@ -57,7 +57,7 @@ class PointNetworks(MarginModel):
         self.relations_RD = uniform(relations, self.settings.rank, self.bound, generator)
 
     def project(
-        self, set_NX: Tensor, relation_N: Tensor, step: Step, dropout: SetDropout
+        self, set_NX: Tensor, relation_N: Tensor, step: OperatorStep, dropout: SetDropout
     ) -> Tensor:
         relation_ND = look_up(self.relations_RD, relation_N)
         found_NX: Tensor = self.projection(torch.cat([set_NX, relation_ND], 1), dropout)

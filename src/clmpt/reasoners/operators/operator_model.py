@@ -21,12 +21,12 @@ from clmpt.reasoners.operators.program import (
     disjunctive,
     lay_out_operators,
     refuse_others,
-    united,
+    undivided,
 )
 
 # Shapes: R relations of the graph
 
-_TREES = {"disjunctive": disjunctive, "de-morgan": de_morgan, "operator": united}
+_TREES = {"disjunctive": disjunctive, "de-morgan": de_morgan, "operator": undivided}
 
 
 class OperatorModel(GradientModel):

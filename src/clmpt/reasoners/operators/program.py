@@ -46,7 +46,7 @@ class Block:
 
 
 @dataclass(frozen=True)
-class Step:
+class OperatorStep:
     """An operator on N rows. `id_N` are entities of an anchor, directed relations of a projection.
 
     `parts` are what it is applied to. `order_kN` sorts the parts of each row by what they are, so
@@ -62,19 +62,21 @@ class Step:
     last_N: Tensor
     from_anchor: bool  # whether its one part is a single entity
 
-    def to(self, device: torch.device) -> Step:
+    def to(self, device: torch.device) -> OperatorStep:
         names = ("id_N", "order_kN", "key_N", "last_N")
         return replace(self, **{name: getattr(self, name).to(device) for name in names})
 
 
-Computed: TypeAlias = Callable[[Step, list[Tensor]], Tensor]  # the rows of a step from its parts
+Computed: TypeAlias = Callable[
+    [OperatorStep, list[Tensor]], Tensor
+]  # the rows of a step from its parts
 
 
 @dataclass(frozen=True)
 class OperatorBatch:
     """Queries as steps; `results` has the sets of all disjuncts, `query_G` whose they are."""
 
-    steps: tuple[Step, ...]
+    steps: tuple[OperatorStep, ...]
     results: tuple[Block, ...]
     query_G: Tensor
     answers: AnswerSets  # that are known, so that none of them is taken for a negative
@@ -111,11 +113,11 @@ def disjunctive(query: Query) -> tuple[Operator, ...]:
     return tuple(_simple(operator_tree(part)) for part in query.disjuncts())
 
 
-def united(query: Query) -> tuple[Operator, ...]:
+def undivided(query: Query) -> tuple[Operator, ...]:
     """One tree with its unions.
 
     >>> from clmpt.logic.shapes import shape
-    >>> [type(tree).__name__ for tree in united(shape("2u"))]
+    >>> [type(tree).__name__ for tree in undivided(shape("2u"))]
     ['Unite']
     """
     return (_simple(operator_tree(query)),)
@@ -290,7 +292,7 @@ class _Layout:
         found: Ints = np.where(is_backwards, self.inverse_R[row], row)
         return found
 
-    def steps(self) -> tuple[Step, ...]:
+    def steps(self) -> tuple[OperatorStep, ...]:
         by_kind: dict[tuple[int, str, int, bool], list[_Node]] = {}
         for node in self.nodes:
             by_kind.setdefault(node.kind, []).append(node)
@@ -303,13 +305,13 @@ class _Layout:
             found.append(self.step(nodes))
         return tuple(found)
 
-    def step(self, nodes: list[_Node]) -> Step:
+    def step(self, nodes: list[_Node]) -> OperatorStep:
         arity = len(nodes[0].parts)
         code_kN = np.stack(
             [np.concatenate([node.parts[part].code_n for node in nodes]) for part in range(arity)]
             or [np.empty(0, np.int64)]
         )
-        return Step(
+        return OperatorStep(
             nodes[0].operator,
             tuple(
                 tuple(self.block_of(node.parts[part]) for node in nodes) for part in range(arity)

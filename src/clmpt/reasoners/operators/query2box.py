@@ -13,7 +13,7 @@ from clmpt.logic.operator_tree import Intersect
 from clmpt.predictors.predictor import look_up
 from clmpt.reasoners.dropout import SetDropout
 from clmpt.reasoners.operators.networks import Attention, attended, uniform
-from clmpt.reasoners.operators.program import Step
+from clmpt.reasoners.operators.program import OperatorStep
 from clmpt.reasoners.operators.set_model import MarginModel, MarginSettings
 from clmpt.settings import setting
 
@@ -49,7 +49,7 @@ class Query2box(MarginModel):
         return torch.cat([row_NW, torch.zeros_like(row_NW)], 1)
 
     def project(
-        self, set_NX: Tensor, relation_N: Tensor, step: Step, dropout: SetDropout
+        self, set_NX: Tensor, relation_N: Tensor, step: OperatorStep, dropout: SetDropout
     ) -> Tensor:
         wider_ND = look_up(self.offsets_RD, relation_N)
         if self.settings.offsets == "absolute":

@@ -14,7 +14,7 @@ from clmpt.predictors.predictor import look_up
 from clmpt.reasoners.dropout import SetDropout
 from clmpt.reasoners.model import Candidates
 from clmpt.reasoners.operators.networks import uniform
-from clmpt.reasoners.operators.program import Step
+from clmpt.reasoners.operators.program import OperatorStep
 from clmpt.reasoners.operators.set_model import OperatorSettings, SetOperatorModel
 from clmpt.reasoners.token_sets import linear
 from clmpt.settings import setting
@@ -61,7 +61,7 @@ class Query2Particles(SetOperatorModel):
         return row_NW[:, None, :-1] + self.offsets_PD
 
     def project(
-        self, set_NX: Tensor, relation_N: Tensor, step: Step, dropout: SetDropout
+        self, set_NX: Tensor, relation_N: Tensor, step: OperatorStep, dropout: SetDropout
     ) -> Tensor:
         if not step.from_anchor:
             set_NX = self.higher(set_NX, dropout)

@@ -22,12 +22,12 @@ from clmpt.graph.stored_names import NameMatch
 from clmpt.logic.operator_tree import Anchor, Intersect, Negate, Operator, Project, Unite
 from clmpt.predictors.predictor import look_up
 from clmpt.queries.store import QueryGroup
+from clmpt.reasoners.alternatives import best_alternative
 from clmpt.reasoners.dropout import NO_DROPOUT, Dropout, SetDropout
-from clmpt.reasoners.message_passing.clmpt import best_alternative
 from clmpt.reasoners.model import Basis, Candidates, Cost, ModelReasoner
-from clmpt.reasoners.operators.candidate_losses import is_wrong, logistic_loss, softmax_loss
+from clmpt.reasoners.operators.candidate_losses import is_wrong, joint_loss, separate_loss
 from clmpt.reasoners.operators.operator_model import OperatorModel
-from clmpt.reasoners.operators.program import OperatorBatch, Step, run_steps
+from clmpt.reasoners.operators.program import OperatorBatch, OperatorStep, run_steps
 from clmpt.reasoners.reasoner import Reasoner
 from clmpt.settings import Settings, setting
 
@@ -102,7 +102,7 @@ class SetOperatorModel(OperatorModel):
 
     @abstractmethod
     def project(
-        self, set_NX: Tensor, relation_N: Tensor, step: Step, dropout: SetDropout
+        self, set_NX: Tensor, relation_N: Tensor, step: OperatorStep, dropout: SetDropout
     ) -> Tensor:
         """What relations lead to from sets."""
 
@@ -135,7 +135,7 @@ class SetOperatorModel(OperatorModel):
         """sets_GX of all disjuncts. `anchor_NW` are the rows of all anchors, if the caller has
         them."""
 
-        def computed(step: Step, parts: list[Tensor]) -> Tensor:
+        def computed(step: OperatorStep, parts: list[Tensor]) -> Tensor:
             if step.operator is Anchor:
                 rows_NW = look_up(self.entities_EW, step.id_N) if anchor_NW is None else anchor_NW
                 return self.anchor(rows_NW)
@@ -143,7 +143,7 @@ class SetOperatorModel(OperatorModel):
 
         return run_steps(batch, computed)
 
-    def applied(self, step: Step, parts: list[Tensor], dropout: SetDropout) -> Tensor:
+    def applied(self, step: OperatorStep, parts: list[Tensor], dropout: SetDropout) -> Tensor:
         if step.operator is Project:
             return self.project(parts[0], step.id_N, step, dropout)
         if step.operator is Negate:
@@ -246,7 +246,7 @@ class MarginModel(SetOperatorModel):
         return (self.settings.margin + 2) / self.settings.rank
 
     def loss_of_scores(self, scores_QK: Tensor, wrong_QK: Tensor, candidates: Candidates) -> Tensor:
-        loss = logistic_loss if self.settings.objective == "logistic" else softmax_loss
+        loss = separate_loss if self.settings.objective == "logistic" else joint_loss
         return loss(scores_QK, wrong_QK, candidates.weight_Q)
 
 

@@ -25,7 +25,8 @@ from clmpt.compute.nearest import FOUND, NearestNeighbours
 from clmpt.graph.edges import AnyInts, Bools, EdgeIndex, Ints, positions
 from clmpt.predictors.calibration import Sharpening
 from clmpt.predictors.carrying_over import is_unknown
-from clmpt.predictors.predictor import BilinearPredictor, EmbeddingPredictor
+from clmpt.predictors.inner_products import InnerProductPredictor
+from clmpt.predictors.predictor import EmbeddingPredictor
 from clmpt.queries.store import QueryGroup
 
 # Shapes: N lookups, U distinct rows, X entries of all rows, B rows of a chunk, E entities,
@@ -237,8 +238,7 @@ class PredictedRows:
         return self.predictor.match_all(projected_BD.to(self.table_ED.dtype), self.table_ED).float()
 
     def _projected(self, entity_B: Tensor, directed_B: Tensor) -> Tensor:
-        source_BD = self.predictor.entities_ED[entity_B]
-        return self.predictor.project(source_BD, self.predictor.directed(directed_B))
+        return self.predictor.follow(self.predictor.entities_ED[entity_B], directed_B)
 
     # --- what an index is made of: see indexing.py ------------------------------------------------
 
@@ -248,7 +248,7 @@ class PredictedRows:
     def searches(self) -> tuple[PredictedRows, ...]:
         """Itself, if its scores are inner products of rows that are all known, as they are."""
         plain = self.table_ED.dtype == self.predictor.entities_ED.dtype
-        fits = isinstance(self.predictor, BilinearPredictor) and plain and not self.has_unknown
+        fits = isinstance(self.predictor, InnerProductPredictor) and plain and not self.has_unknown
         return (self,) if fits else ()
 
     @torch.no_grad()

@@ -102,8 +102,8 @@ class TruthValues(ReasonerModel):
         the predictor has changed."""
         predictor, settings = self.predictor, self.settings
         assert predictor is not None
-        tables = (predictor.entities_ED, predictor.relations_SW, predictor.calibration_SC)
-        version = [(table.data_ptr(), table._version) for table in tables]
+        weights = (*predictor.parameters(), predictor.calibration_SC)
+        version = [(weight.data_ptr(), weight._version) for weight in weights]
         if self._rows is None or self._rows[0] != version:
             calibrated = settings.sharpening == "calibrated" and is_calibrated(predictor)
             rows = PredictedRows(

@@ -1,0 +1,160 @@
+"""A table of many models on one benchmark, each with the same budget.
+
+A row is a recipe. Where settings have several values, short trials are compared on validation
+queries; what they choose is then trained for the whole budget, with each seed, and alone answers
+the test queries. A finished row is a record, a file by itself (`table_records.py`), so that a table
+can be made over days and on several machines.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any
+
+from clmpt.errors import SettingError
+from clmpt.experiments.entries import entry_of
+from clmpt.experiments.recipes import shipped
+from clmpt.experiments.reproduction import Recipe, digest
+from clmpt.experiments.study import Study, perform_study
+from clmpt.experiments.table_records import TableRecord
+from clmpt.experiments.variant_settings import variant_tables
+from clmpt.graph.knowledge_graph import KnowledgeGraph
+from clmpt.pages.entry import Entry
+from clmpt.progress import ReportProgress, silent
+from clmpt.registry import REASONERS
+from clmpt.storage.files import read_toml
+
+_TABLE = {"title": str, "set": list, "trial": list, "row": list}
+_ROW = {"recipe": str, "name": str, "reasoner": str, "set": list, "trial": list, "seeds": list}
+
+
+@dataclass(frozen=True)
+class TableRow:
+    """One model of a table. `key` changes with whatever its figures depend on."""
+
+    name: str
+    study: Study
+
+    def key(self, graph: KnowledgeGraph) -> str:
+        sweep = self.study.sweep
+        recipes = sweep.recipes if sweep else self.study.recipes()
+        changes = [list(self.study.fixed), list(self.study.seeds)]
+        return digest([list(map(_chosen, recipes)), changes, graph.identity])
+
+
+@dataclass(frozen=True)
+class ModelTable:
+    title: str
+    rows: tuple[TableRow, ...]
+
+    def only(self, names: Collection[str]) -> ModelTable:
+        """Some of the rows, by name."""
+        known = [row.name for row in self.rows]
+        for name in names:
+            if name not in known:
+                listed = ", ".join(known)
+                raise SettingError(f"The table has no row '{name}'. Available: {listed}.")
+        return replace(self, rows=tuple(row for row in self.rows if row.name in names))
+
+
+def read_model_table(path: str | Path, queries: str = "") -> ModelTable:
+    """A table's file: a title, what is set for all rows and for trials alone, and the rows.
+    `queries` is the folder of official queries, if it is not the graph's."""
+    document = read_toml(shipped(Path(path)))
+    _check_entries(document, _TABLE, f"'{path}'")
+    shared = [str(one) for one in document.get("set", ())]
+    short = [str(one) for one in document.get("trial", ())]
+    rows = []
+    for number, given in enumerate(document.get("row", ()), 1):
+        where = f"Row {number} of '{path}'"
+        if not isinstance(given, dict) or "recipe" not in given:
+            raise SettingError(f"{where} must be a table with a 'recipe'.")
+        _check_entries(given, _ROW, where)
+        rows.append(_row(given, shared, short, queries))
+    names = [row.name for row in rows]
+    if not rows or len(set(names)) < len(names):
+        raise SettingError(f"'{path}' must have rows with names of their own.")
+    return ModelTable(str(document.get("title", Path(path).stem)), tuple(rows))
+
+
+def perform_row(
+    row: TableRow,
+    graph: KnowledgeGraph,
+    data: Path,
+    out: Path,
+    workers: int = 1,
+    progress: ReportProgress = silent,
+) -> TableRecord:
+    """Does what is not done yet of a row, and resumes what was interrupted."""
+    made = perform_study(row.study, graph, data, out, workers, progress)
+    trials = list(made.sweep.trials) if made.sweep else []
+    entries = [replace(entry_of(variant), trials=trials) for variant in made.variants]
+    return TableRecord(row.name, row.key(graph), tuple(map(_portable, entries)))
+
+
+def _chosen(recipe: Recipe) -> dict[str, Any]:
+    """What a recipe sets to something else than the default: so that a setting which is new leaves
+    records as they are."""
+    tables: dict[str, Any] = {
+        "queries": recipe.queries,
+        "reasoning": recipe.reasoning.settings,
+        "training": recipe.training,
+    }
+    if REASONERS.find(recipe.reasoning.reasoner).needs_predictor:
+        tables["pretraining"] = recipe.pretraining
+    found = {
+        name: {
+            each.name: getattr(table, each.name)
+            for each in fields(table)
+            if getattr(table, each.name) != each.default
+        }
+        for name, table in tables.items()
+    }
+    found["queries"] = _portable_queries(found["queries"])
+    return {**found, "reasoner": recipe.reasoning.reasoner}
+
+
+def _portable(entry: Entry) -> Entry:
+    """Without the folders of this machine."""
+    trials = [{**trial, "folder": Path(trial["folder"]).name} for trial in entry.trials]
+    settings = {table: dict(given) for table, given in entry.settings.items()}
+    settings["queries"] = _portable_queries(settings["queries"])
+    return replace(entry, trials=trials, variant=digest(entry.variant), settings=settings)
+
+
+def _portable_queries(settings: Mapping[str, Any]) -> dict[str, Any]:
+    return {**settings, "folder": Path(str(settings.get("folder", ""))).name}
+
+
+def _row(
+    given: Mapping[str, Any], shared: Sequence[str], short: Sequence[str], queries: str
+) -> TableRow:
+    recipe = str(given["recipe"])
+    plain = Recipe.of(variant_tables(recipe, given.get("reasoner")))
+    name = str(given.get("name") or plain.name)
+    study = Study(
+        recipe,
+        given.get("reasoner"),
+        (
+            *shared,
+            f"experiment.published={plain.experiment.published}",
+            *map(str, given.get("set", ())),
+        ),
+        name,
+        seeds=tuple(given.get("seeds", ())),
+        trial_changes=(*short, *map(str, given.get("trial", ()))),
+        queries=queries,
+    )
+    return TableRow(name, study)
+
+
+def _check_entries(given: Mapping[str, Any], known: Mapping[str, type], where: str) -> None:
+    for name, value in given.items():
+        if name not in known:
+            raise SettingError(
+                f"{where} has an unknown entry '{name}'. Allowed: {', '.join(known)}."
+            )
+        if not isinstance(value, known[name]):
+            raise SettingError(f"'{name}' in {where} must be of type {known[name].__name__}.")

@@ -1,0 +1,139 @@
+"""Tables of many models: short trials choose, records resume, a page shows all."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from clmpt.cli.main import main
+from clmpt.errors import DataError
+from clmpt.experiments.table_records import TableRecord, read_record
+from clmpt.reasoners.reasoner_folder import about_reasoner
+
+Captured = pytest.CaptureFixture[str]
+TABLE = """
+title = "Two models, four steps each"
+set = ["training.steps=4", "training.validate_every=2"]
+trial = ["training.steps=2"]
+
+[[row]]
+recipe = "{recipe}"
+set = ["training.learning_rate=0.0001,0.01"]
+seeds = [0, 1]
+
+[[row]]
+recipe = "{recipe}"
+name = "points"
+reasoner = "gqe"
+set = ["reasoning.rank=8"]
+"""
+
+
+def words(folder: Path, home: Path, *more: str) -> list[str]:
+    places = ["--data", str(home / "NELL-betae"), "--out", str(folder / "run"), "--workers", "1"]
+    return ["table", str(folder / "table.toml"), *places, *more]
+
+
+@pytest.fixture(scope="module")
+def made(home: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A finished table. To be looked at, not changed."""
+    folder = tmp_path_factory.mktemp("table")
+    (folder / "table.toml").write_text(TABLE.format(recipe=home / "tiny.toml"))
+    assert main(words(folder, home)) == 0
+    return folder
+
+
+def records(folder: Path) -> dict[str, TableRecord]:
+    found = [read_record(path) for path in (folder / "run" / "table").glob("*-*.json")]
+    return {record.name: record for record in found}
+
+
+def test_trials_are_short_and_what_they_choose_is_trained_whole(made: Path) -> None:
+    found = records(made)
+    assert set(found) == {"CLMPT", "points"}
+    first, second = found["CLMPT"].entries
+    assert (first.seed, second.seed) == (0, 1)
+    assert [trial["changes"][0] for trial in first.trials] == [
+        "training.learning_rate=0.0001",
+        "training.learning_rate=0.01",
+    ]
+    (chosen,) = (trial for trial in first.trials if trial.get("chosen"))
+    assert chosen["validation"] == max(trial["validation"] for trial in first.trials)
+    rate = float(chosen["changes"][0].partition("=")[2])
+    assert first.settings["training"]["learning_rate"] == rate
+    assert (first.costs["steps"], second.costs["steps"]) == (4, 4)
+    trained = [about_reasoner(path) for path in (made / "run" / "reasoners").iterdir()]
+    assert sorted(one["training"]["steps"] for one in trained) == [2, 2, 4, 4, 4]
+    assert found["points"].entries[0].costs["answering"] > 0
+    assert str(made) not in "".join(path.read_text() for path in made.rglob("points-*.json"))
+
+
+def test_a_row_is_compared_with_what_its_recipe_reproduces(made: Path) -> None:
+    assert [entry.published for entry in records(made)["CLMPT"].entries] == ["CLMPT", "CLMPT"]
+    assert records(made)["points"].entries[0].published == ""
+
+
+def test_the_page_is_sorted_and_says_what_made_each_row(made: Path) -> None:
+    page = (made / "run" / "table" / "report.md").read_text()
+    assert page.startswith("# Two models, four steps each")
+    assert "CLMPT, 2 seeds" in page
+    assert "--rows points" in page
+    assert "| trial | training.learning" in page
+    rows = [line.split(" | ")[0].strip("| ") for line in page.splitlines() if "|" in line]
+    assert (
+        rows.index("CLMPT, seed 0") < rows.index("CLMPT, seed 1") < rows.index("LMPNN (published)")
+    )
+
+
+def test_what_is_recorded_is_not_repeated(made: Path, home: Path, tmp_path: Path) -> None:
+    """Not even where the models themselves are gone: records suffice for the page."""
+    shutil.copytree(made / "run" / "table", tmp_path / "kept")
+    shutil.copy(made / "table.toml", tmp_path)
+    assert main(words(tmp_path, home, "--records", str(tmp_path / "kept"))) == 0
+    assert not (tmp_path / "run" / "reasoners").exists()
+
+
+def test_a_row_that_has_changed_is_made_again(
+    made: Path, home: Path, tmp_path: Path, capsys: Captured
+) -> None:
+    text = (made / "table.toml").read_text().replace("rank=8", "rank=16")
+    (tmp_path / "table.toml").write_text(text)
+    plan = words(tmp_path, home, "--records", str(made / "run" / "table"), "--plan")
+    assert main(plan) == 0
+    shown = capsys.readouterr().out.split("\n")
+    assert [line.split()[1:3] for line in shown if line] == [["done,", "2"], ["to", "do"]]
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ('title = "none"', "must have rows"),
+        ("rows = 3", "unknown entry 'rows'"),
+        ("[[row]]\nset = []", "with a 'recipe'"),
+        ('[[row]]\nrecipe = "{recipe}"\nset = "rank=8"', "must be of type list"),
+        ('[[row]]\nrecipe = "{recipe}"\n[[row]]\nrecipe = "{recipe}"', "names of their own"),
+        ('[[row]]\nrecipe = "none.toml"', "cannot be read"),
+        ('[[row]]\nrecipe = "{recipe}"\nset = ["rnak=8"]', "Did you mean 'rank'"),
+    ],
+)
+def test_a_wrong_table_is_reported(
+    home: Path, tmp_path: Path, capsys: Captured, text: str, why: str
+) -> None:
+    (tmp_path / "table.toml").write_text(text.format(recipe=home / "tiny.toml"))
+    assert main(words(tmp_path, home)) == 2
+    assert why in capsys.readouterr().err
+
+
+def test_an_unknown_row_is_reported(made: Path, home: Path, capsys: Captured) -> None:
+    assert main(words(made, home, "--rows", "lines")) == 2
+    assert "no row 'lines'. Available: CLMPT, points." in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("damage", [{}, {"format": 1}, {"format": 1, "entries": [{"a": 1}]}])
+def test_a_damaged_record_is_named(tmp_path: Path, damage: object) -> None:
+    (tmp_path / "row.json").write_text(json.dumps(damage))
+    with pytest.raises(DataError, match=r"row\.json.*damaged"):
+        read_record(tmp_path / "row.json")
