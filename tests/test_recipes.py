@@ -21,6 +21,7 @@ from clmpt.queries.refusals import sort_out
 from clmpt.queries.store import QueryGroup
 from clmpt.reasoners.decomposition.cqd_beam import CQDBeamSettings
 from clmpt.reasoners.decomposition.cqd_continuous import CQDContinuousSettings
+from clmpt.reasoners.fuzzy.gnn_qe import GNNQESettings
 from clmpt.reasoners.message_passing.clmpt_settings import CLMPTSettings
 from clmpt.reasoners.message_passing.lmpnn import LMPNNSettings
 from clmpt.reasoners.model import GradientModel, build_model
@@ -183,6 +184,22 @@ def test_cqd_has_its_authors_settings(benchmark: str) -> None:
     assert searched.pretraining == optimised.pretraining
     assert isinstance(searched.reasoning.settings, CQDBeamSettings)
     assert searched.reasoning.settings.beam == 64
+
+
+@pytest.mark.parametrize(
+    ("benchmark", "states", "weighting", "batch", "steps"),
+    [("fb15k-237", "last", "queries", 48, 10_000), ("nell995", "all", "answers", 32, 30_000)],
+)
+def test_gnn_qe_has_its_authors_settings(
+    benchmark: str, states: str, weighting: str, batch: int, steps: int
+) -> None:
+    recipe = recipe_of(ROOT / "paper" / f"gnn-qe-{benchmark}.toml")
+    model, training = recipe.reasoning.settings, recipe.training
+    assert isinstance(model, GNNQESettings)
+    assert (model.rank, model.layers, model.drop, model.temperature) == (32, 4, 0.25, 0.2)
+    assert (model.states, model.weighting) == (states, weighting)
+    assert (training.batch, training.steps, training.learning_rate) == (batch, steps, 5e-3)
+    assert (training.negatives, training.weight_decay) == ("all", 0)
 
 
 @pytest.mark.parametrize(

@@ -157,6 +157,8 @@ REASONERS: Registry[ReasonerModel] = Registry(
         "mlp-mixer": "clmpt.reasoners.operators.mlp:MLPMixer",
         "query2particles": "clmpt.reasoners.operators.query2particles:Query2Particles",
         "perm": "clmpt.reasoners.operators.perm:PERM",
+        "gnn-qe": "clmpt.reasoners.fuzzy.gnn_qe:GNNQE",
+        "enesy": "clmpt.reasoners.fuzzy.enesy:ENeSy",
         "cqd-beam": "clmpt.reasoners.decomposition.cqd_beam:CQDBeam",
         "cqd-co": "clmpt.reasoners.decomposition.cqd_continuous:CQDContinuous",
         "kgtransformer": "clmpt.reasoners.transformers.kgtransformer:KGTransformer",

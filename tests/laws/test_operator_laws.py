@@ -1,4 +1,4 @@
-"""What holds for every model that learns embeddings of its own, whatever the query."""
+"""What holds for every model that computes on trees of operators, or on tokens."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ from torch import Tensor
 
 from clmpt.errors import UnsupportedQuery
 from clmpt.graph.builder import GraphBuilder
-from clmpt.logic.formula import And, Atom, Formula, Limits, Name, Or, Query, map_atoms
+from clmpt.logic.formula import And, Atom, Formula, Limits, Name, Not, Or, Query, map_atoms
 from clmpt.logic.parser import parse
+from clmpt.predictors.predictor import fresh_predictor, read_pretraining
 from clmpt.queries.store import QueryGroup
 from clmpt.reasoners.dropout import NO_DROPOUT
 from clmpt.reasoners.model import Basis, Candidates, GradientModel, build_model, read_reasoning
@@ -25,7 +26,8 @@ from clmpt.registry import REASONERS
 from laws.test_reasoner_laws import renamed, shuffled
 from strategies import ENTITIES, RELATIONS, queries, tree_queries
 
-MODELS = [name for name, path in REASONERS.own.items() if re.search("operators|transformers", path)]
+FAMILIES = "operators|transformers|fuzzy"
+MODELS = [name for name, path in REASONERS.own.items() if re.search(FAMILIES, path)]
 names = st.sampled_from(MODELS)
 NEGATION = parse("?y : r0(e0, ?y) & !r1(e1, ?y)")
 CYCLE = parse("?y : r0(e0, ?y) & r1(?x, ?y) & r2(?x, ?y)")
@@ -44,10 +46,13 @@ def kind_of(name: str) -> type[GradientModel]:
 
 @lru_cache(maxsize=64)
 def model(name: str, **settings: Any) -> GradientModel:
-    fields = kind_of(name).Settings.__dataclass_fields__
+    kind, predictor = kind_of(name), None
+    fields = kind.Settings.__dataclass_fields__
     small = {key: value for key, value in SMALL.items() if key in fields}
     chosen = read_reasoning({"reasoner": name, **small, **settings})
-    made = build_model(Basis(graph), chosen, seed=2)
+    if kind.needs_predictor:
+        predictor = fresh_predictor(graph, read_pretraining({"rank": 4, "initial_scale": 1.0}))
+    made = build_model(Basis(graph, predictor), chosen, seed=2)
     assert isinstance(made, GradientModel)
     return made.double().eval()
 
@@ -60,6 +65,9 @@ def accepts(name: str, query: Query) -> bool:
     return True
 
 
+TREES = [name for name in MODELS if accepts(name, NEGATION) and not accepts(name, CYCLE)]
+
+
 @st.composite
 def asked(draw: st.DrawFn, of: int = 1) -> tuple[Any, ...]:
     """A model's name and queries that it can express."""
@@ -68,9 +76,13 @@ def asked(draw: st.DrawFn, of: int = 1) -> tuple[Any, ...]:
     return (name, *(draw(drawn(accepts(name, NEGATION))) for _ in range(of)))
 
 
-def scores(name: str, *several: Query, **settings: Any) -> Tensor:
-    groups = [QueryGroup.single(graph.bind(query)) for query in several]
-    return model(name, **settings).reasoner().score(groups)
+def scores(name: str, *several: Query) -> Tensor:
+    """Those of all queries in one batch, which a reasoner may divide."""
+    made, groups = model(name), [QueryGroup.single(graph.bind(query)) for query in several]
+    with torch.no_grad():
+        found: Tensor = made.scores(made.lay_out(groups))
+    same(made.reasoner().score(groups), found)
+    return found
 
 
 def same(left: Tensor, right: Tensor) -> None:
@@ -157,6 +169,20 @@ def test_what_is_negated_twice_is_what_it_was(name: str, query: Query) -> None:
     with torch.no_grad():
         set_GX = made(batch)
         same(made.negate(made.negate(set_GX, dropout), dropout), set_GX)
+
+
+@given(st.sampled_from(TREES), tree_queries(True))
+def test_a_double_negation_is_none(name: str, query: Query) -> None:
+    hop = parse("?y : r0(e4, ?y)").body
+    once, twice = (And((hop, body)) for body in (query.body, Not(Not(query.body))))
+    same(scores(name, Query(query.free, once)), scores(name, Query(query.free, twice)))
+
+
+def test_product_logic_has_de_morgan_s_law() -> None:
+    """1 - (1 - x)(1 - y) = x + y - xy."""
+    either = parse("?y : r0(e4, ?y) & (r1(e1, ?y) | r2(?y, e2))")
+    neither = parse("?y : r0(e4, ?y) & !(!r1(e1, ?y) & !r2(?y, e2))")
+    same(scores("gnn-qe", either), scores("gnn-qe", neither))
 
 
 @given(names, st.integers(2, 4), st.randoms(use_true_random=False))

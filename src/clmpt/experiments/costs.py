@@ -103,15 +103,18 @@ def training_work(
     if not issubclass(kind, GradientModel):
         return Work()
     expected: Cost = kind.expected_cost(reasoning.settings, width)
+    each: Cost = kind.expected_cost_per_entity(reasoning.settings, width)
     steps = settings.steps or settings.epochs * math.ceil(queries / settings.batch)
     candidates = entities if settings.negatives == "all" else settings.negative_count
     table = 4 * entities * width
-    products = 3 * steps * settings.batch * (expected.products + 2 * candidates * width)
+    inside = expected.products + entities * each.products
+    products = 3 * steps * settings.batch * (inside + 2 * candidates * width)
     is_whole = kind.trains_entities(reasoning.settings) and settings.entity_rows == "all"
-    moved = steps * (12 * table if is_whole else 0)
+    moved = steps * ((12 * table if is_whole else 0) + settings.batch * entities * each.bytes)
     if settings.negatives == "query":
         moved += 12 * steps * settings.batch * candidates * width
     memory = _START + 6 * table + 6 * settings.batch * expected.bytes
+    memory += settings.batch * entities * each.kept
     if settings.minutes:
         return Work(fixed=60 * settings.minutes, memory=memory)
     return Work(products, moved, _A_STEP * steps, memory)

@@ -12,7 +12,8 @@ from torch.nn import functional
 
 from clmpt.reasoners.token_sets import Sizes
 
-# Shapes: U sets, T members of all sets, N rows of a tensor, W pairs of numbers in a row, D width
+# Shapes: U sets, T members of all sets, N rows of a tensor, W pairs of numbers in a row, D width,
+# P pairs of a set and a number
 
 KEYS_PER_QUERY = 2**30  # numbers for the sets of a query
 _CALL, _MEMBER = 1_000_003, 7_368_787  # so that no two calls or members have the same key
@@ -72,6 +73,11 @@ class SetDropout:
         if not self.dropout.threshold:
             return functional.relu(values_UD)
         return self._relu(values_UD, self._sets())
+
+    def of_pairs(self, set_P: Tensor, number_P: Tensor) -> Tensor:
+        """Which pairs of a set and a number of something are dropped."""
+        word_P = _mixed(self._sets()[set_P] + _MEMBER * number_P)
+        return (word_P & (_LEVELS - 1)) < self.dropout.threshold
 
     def by_size(self) -> list[Callable[[Tensor], Tensor]]:
         """Dropout of the sets of each size, in order."""

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from clmpt.errors import SettingError
 from clmpt.graph.knowledge_graph import KnowledgeGraph
+from clmpt.graph.stored_names import NameMatch
 from clmpt.logic.formula import Query
 from clmpt.predictors.predictor import EmbeddingPredictor
 from clmpt.queries.store import QueryGroup
@@ -55,7 +56,8 @@ class Candidates:
     several processes share a step, `first` is the number of the first of these queries in it.
     `by_rows` asks for a sparse gradient of a trained entity table: that of the rows looked up.
     `weight_Q` is for losses that count queries with many answers less: 1 / √(4 + answers), so
-    scaled that their mean is 1 over all queries of the step.
+    scaled that their mean is 1 over all queries of the step; `mean_answers` is for those that count
+    them more: the mean number of known answers of these queries.
     """
 
     positive_Q: Tensor
@@ -63,16 +65,18 @@ class Candidates:
     first: int = 0
     by_rows: bool = False
     weight_Q: Tensor | None = None
+    mean_answers: float | None = None
 
 
 @dataclass(frozen=True)
 class Cost:
-    """The cost of a computation: operations of matrix products, other bytes moved, and how many
-    embeddings pass through the encoder, if there is one."""
+    """The cost of a computation: operations of matrix products, other bytes moved, how many
+    embeddings pass through the encoder, if there is one, and bytes kept for the gradient."""
 
     products: float = 0.0
     bytes: float = 0.0
     tokens: int = 0
+    kept: float = 0.0
 
 
 class ReasonerModel(nn.Module, ABC):
@@ -144,6 +148,11 @@ class ReasonerModel(nn.Module, ABC):
         """Refuses, as `UnsupportedQuery`, a query that a model with these settings cannot
         express. Training and reports leave such queries out, and say so."""
 
+    @classmethod
+    def check_newer(cls, match: NameMatch) -> None:
+        """Refuses, as `WrongGraph`, a newer graph in which its own weights would stand for other
+        entities or relations. Those of a predictor are carried over by name."""
+
     @property
     def device(self) -> torch.device:
         first = next(self.parameters(), None)
@@ -181,6 +190,12 @@ class GradientModel(ReasonerModel):
     @classmethod
     def expected_cost(cls, settings: Any, width: int) -> Cost:  # noqa: ARG003
         """The expected cost of an average query with a predictor of this width, for plans."""
+        return Cost()
+
+    @classmethod
+    def expected_cost_per_entity(cls, settings: Any, width: int) -> Cost:  # noqa: ARG003
+        """What an average query costs besides, for each entity of the graph: of models that compute
+        something for all of them."""
         return Cost()
 
     @classmethod

@@ -125,6 +125,8 @@ def open_reasoner(
     with damage_named(folder):
         kind = REASONERS.find_trusted(about["reasoner"], trust, folder)
         reasoning = Reasoning(about["reasoner"], read_table(kind.Settings, about["reasoning"]))
+        if match is not None:
+            kind.check_newer(match)
         if match is not None and predictor is not None:
             predictor = on_newer_graph(predictor, match)
             tensors = _carried_over(tensors, about["predictor"], trust, folder, match)

@@ -228,6 +228,7 @@ class Trainer:
             own.start or 0,
             self.table is not None,
             _weights(groups)[own].to(self.device),
+            _mean_answers(groups),
         )
 
     def randomness(self) -> torch.Generator:
@@ -268,6 +269,10 @@ def _weights(groups: Sequence[QueryGroup]) -> Tensor:
     answers = np.concatenate([group.easy.counts for group in groups])
     weight_Q = (_SMOOTHING + torch.from_numpy(answers)).rsqrt()
     return weight_Q / weight_Q.mean()
+
+
+def _mean_answers(groups: Sequence[QueryGroup]) -> float:
+    return sum(len(group.easy.entities) for group in groups) / sum(map(len, groups))
 
 
 def _answered(group: QueryGroup) -> QueryGroup:

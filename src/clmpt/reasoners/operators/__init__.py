@@ -2,5 +2,5 @@
 
 A query is a tree of operators (project, intersect, unite, negate) over sets of entities, and a
 model says what a set is, how the operators change it and how near an entity is to it.
-`set_model.py` is all that they share; `program.py` lays trees out as steps.
+`operator_model.py` and `set_model.py` are all that they share; `program.py` lays trees out.
 """

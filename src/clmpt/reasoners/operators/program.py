@@ -51,6 +51,7 @@ class OperatorStep:
 
     `parts` are what it is applied to. `order_kN` sorts the parts of each row by what they are, so
     that it does not matter how the query was written. `key_N` tells rows apart, for dropout.
+    `last_N` says which rows no other projection follows on the way to an answer.
     """
 
     operator: type[Operator]
@@ -58,11 +59,17 @@ class OperatorStep:
     id_N: Tensor
     order_kN: Tensor
     key_N: Tensor
+    last_N: Tensor
     from_anchor: bool  # whether its one part is a single entity
 
     def to(self, device: torch.device) -> OperatorStep:
-        moved = {name: getattr(self, name).to(device) for name in ("id_N", "order_kN", "key_N")}
-        return replace(self, **moved)
+        names = ("id_N", "order_kN", "key_N", "last_N")
+        return replace(self, **{name: getattr(self, name).to(device) for name in names})
+
+
+Computed: TypeAlias = Callable[
+    [OperatorStep, list[Tensor]], Tensor
+]  # the rows of a step from its parts
 
 
 @dataclass(frozen=True)
@@ -83,6 +90,19 @@ class OperatorBatch:
         return replace(self, steps=steps, query_G=self.query_G.to(device))
 
 
+def run_steps(batch: OperatorBatch, computed: Computed) -> Tensor:
+    """The sets of all disjuncts, from a function that computes those of a step from its parts'."""
+    done: list[Tensor] = []
+    for step in batch.steps:
+        done.append(computed(step, [_taken(done, part) for part in step.parts]))
+    return _taken(done, batch.results)
+
+
+def _taken(done: list[Tensor], blocks: Sequence[Block]) -> Tensor:
+    parts = [done[block.step][block.start : block.stop] for block in blocks]
+    return parts[0] if len(parts) == 1 else torch.cat(parts)
+
+
 def disjunctive(query: Query) -> tuple[Operator, ...]:
     """A tree without unions for each disjunct; the same set counts once.
 
@@ -101,6 +121,16 @@ def undivided(query: Query) -> tuple[Operator, ...]:
     ['Unite']
     """
     return (_simple(operator_tree(query)),)
+
+
+def united_disjuncts(query: Query) -> tuple[Operator, ...]:
+    """One tree, with a union of the disjuncts at its root and nowhere else.
+
+    >>> from clmpt.logic.shapes import shape
+    >>> [type(part).__name__ for part in united_disjuncts(shape("up"))[0].parts]
+    ['Project', 'Project']
+    """
+    return (_simple(Unite(disjunctive(query))),)
 
 
 def de_morgan(query: Query) -> tuple[Operator, ...]:
@@ -205,6 +235,7 @@ def lay_out_operators(groups: Sequence[QueryGroup], trees: Trees, inverse_R: Int
         placed: dict[Operator, _Node] = {}
         for tree in trees(group.template):
             results.append(layout.place(tree, group, first, placed))
+            results[-1].mark_last()
             owners.append(np.arange(first, first + len(group)))
         first += len(group)
     steps = layout.steps()
@@ -227,6 +258,14 @@ class _Node:
     code_n: Ints  # of what the set is, in each query: a hash that ignores the order of parts
     key_n: Ints
     level: int
+    is_last: bool = False
+
+    def mark_last(self) -> None:
+        """Marks what an answer needs, down to the projections that come last."""
+        self.is_last = True
+        if self.operator is not Project:
+            for part in self.parts:
+                part.mark_last()
 
     @property
     def kind(self) -> tuple[int, str, int, bool]:
@@ -299,6 +338,7 @@ class _Layout:
             torch.from_numpy(np.concatenate([node.id_n for node in nodes])),
             torch.from_numpy(np.argsort(code_kN, 0, kind="stable")),
             torch.from_numpy(np.concatenate([node.key_n for node in nodes])),
+            torch.from_numpy(np.repeat([n.is_last for n in nodes], [len(n.id_n) for n in nodes])),
             nodes[0].from_anchor,
         )
 

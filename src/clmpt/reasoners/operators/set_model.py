@@ -10,7 +10,6 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, ClassVar, Literal
 
 import torch
@@ -18,26 +17,17 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from clmpt.compute.chunks import rows_at_once
-from clmpt.graph.edges import Ints
-from clmpt.logic.formula import Query
+from clmpt.errors import WrongGraph
+from clmpt.graph.stored_names import NameMatch
 from clmpt.logic.operator_tree import Anchor, Intersect, Negate, Operator, Project, Unite
 from clmpt.predictors.predictor import look_up
-from clmpt.queries.links import inverse_rows
 from clmpt.queries.store import QueryGroup
 from clmpt.reasoners.alternatives import best_alternative
 from clmpt.reasoners.dropout import NO_DROPOUT, Dropout, SetDropout
-from clmpt.reasoners.model import Basis, Candidates, Cost, GradientModel, ModelReasoner
+from clmpt.reasoners.model import Basis, Candidates, Cost, ModelReasoner
 from clmpt.reasoners.operators.candidate_losses import is_wrong, joint_loss, separate_loss
-from clmpt.reasoners.operators.program import (
-    Block,
-    OperatorBatch,
-    OperatorStep,
-    de_morgan,
-    disjunctive,
-    lay_out_operators,
-    refuse_others,
-    undivided,
-)
+from clmpt.reasoners.operators.operator_model import OperatorModel
+from clmpt.reasoners.operators.program import OperatorBatch, OperatorStep, run_steps
 from clmpt.reasoners.reasoner import Reasoner
 from clmpt.settings import Settings, setting
 
@@ -46,7 +36,6 @@ from clmpt.settings import Settings, setting
 # X numbers of a set, C a chunk
 
 _AT_ONCE, _GRAPHS_AT_ONCE = 2**18, 16  # numbers and sets of a chunk of comparisons
-_TREES = {"disjunctive": disjunctive, "de-morgan": de_morgan, "operator": undivided}
 _STEPS = 4  # projections of an average training query
 
 
@@ -84,25 +73,20 @@ class NetworkSettings(MarginSettings):
         return 2.0 * self.hidden * (ends + (self.layers - 1) * self.hidden)
 
 
-class SetOperatorModel(GradientModel):
+class SetOperatorModel(OperatorModel):
     """Sets of entities as rows_NX, and operators on them.
 
-    `operators` are those it has, beside projection. If the order of an intersection's parts matters
-    to it, it has a setting `parts`: by default they are sorted, so that it does not matter how a
-    query was written.
+    If the order of an intersection's parts matters to it, it has a setting `parts`: by default they
+    are sorted, so that it does not matter how a query was written.
     """
 
     needs_predictor = False
     operators: ClassVar[frozenset[type[Operator]]] = frozenset({Intersect, Negate})
     settings: OperatorSettings
-    inverse_R: Tensor
 
     def __init__(self, basis: Basis, settings: Any, generator: torch.Generator) -> None:
         super().__init__(basis, settings)
-        inverse_R = inverse_rows(basis.graph)
-        rows = max(len(inverse_R), int(inverse_R.max(initial=-1)) + 1)
-        self.register_buffer("inverse_R", torch.from_numpy(inverse_R), persistent=False)
-        self.add_tables(self.entities, rows, generator)
+        self.add_tables(self.entities, self.relation_rows, generator)
 
     @abstractmethod
     def add_tables(self, entities: int, relations: int, generator: torch.Generator) -> None:
@@ -145,39 +129,19 @@ class SetOperatorModel(GradientModel):
 
     # --- queries in, scores out -------------------------------------------------------------------
 
-    def lay_out(self, groups: Sequence[QueryGroup]) -> OperatorBatch:
-        return lay_out_operators(groups, partial(self.trees, self.settings), self._inverse_rows())
-
-    def _inverse_rows(self) -> Ints:
-        found: Ints = self.inverse_R.cpu().numpy()
-        return found
-
-    @classmethod
-    def trees(cls, settings: Any, query: Query) -> tuple[Operator, ...]:
-        """The trees of a query, one for each disjunct; refuses what the model cannot express."""
-        found = _TREES[getattr(settings, "union", "disjunctive")](query)
-        refuse_others(found, cls.operators, cls.title)
-        return found
-
-    @classmethod
-    def check_query(cls, settings: Any, query: Query) -> None:
-        cls.trees(settings, query)
-
     def forward(
         self, batch: OperatorBatch, anchor_NW: Tensor | None = None, dropout: Dropout = NO_DROPOUT
     ) -> Tensor:
         """sets_GX of all disjuncts. `anchor_NW` are the rows of all anchors, if the caller has
         them."""
-        done: list[Tensor] = []
-        for step in batch.steps:
-            own = dropout.of_sets(step.key_N, ((1, len(step.key_N)),))
+
+        def computed(step: OperatorStep, parts: list[Tensor]) -> Tensor:
             if step.operator is Anchor:
                 rows_NW = look_up(self.entities_EW, step.id_N) if anchor_NW is None else anchor_NW
-                done.append(self.anchor(rows_NW))
-            else:
-                parts = [_taken(done, part) for part in step.parts]
-                done.append(self.applied(step, parts, own))
-        return _taken(done, batch.results)
+                return self.anchor(rows_NW)
+            return self.applied(step, parts, dropout.of_sets(step.key_N, ((1, len(step.key_N)),)))
+
+        return run_steps(batch, computed)
 
     def applied(self, step: OperatorStep, parts: list[Tensor], dropout: SetDropout) -> Tensor:
         if step.operator is Project:
@@ -249,6 +213,13 @@ class SetOperatorModel(GradientModel):
         """The mean loss, from the scores of the positive and the negatives after it."""
 
     # --- the rest of the interface ----------------------------------------------------------------
+
+    @classmethod
+    def check_newer(cls, match: NameMatch) -> None:  # noqa: ARG003
+        raise WrongGraph(
+            f"{cls.title} has embeddings of the entities that it was trained on. Train one on the "
+            "newer graph."
+        )
 
     @classmethod
     def summary(cls, settings: Any) -> str:
@@ -340,8 +311,3 @@ class _Rows:
         anchor, self.positive_Q, negative = torch.split(place, [len(part) for part in parts])
         self.anchor_NW = look_up(self.row_UW, anchor)
         self.negative_QK = negative.view_as(candidates.negative_QK)
-
-
-def _taken(done: list[Tensor], blocks: Sequence[Block]) -> Tensor:
-    parts = [done[block.step][block.start : block.stop] for block in blocks]
-    return parts[0] if len(parts) == 1 else torch.cat(parts)
