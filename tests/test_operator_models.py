@@ -41,7 +41,7 @@ LEARNING: dict[str, tuple[dict[str, Any], float, int]] = {
     "mlp-mixer": ({**POINTS, "blocks": 1, "channels": 8, "token_hidden": 32}, 0.02, 200),
     "perm": (POINTS, 0.05, 200),
     "query2particles": ({"rank": 16, "smoothing": 0.1}, 0.02, 150),
-    "kgtransformer": ({"rank": 16, "layers": 4, "feed_forward": 32}, 0.01, 120),
+    "kgtransformer": ({"rank": 16, "layers": 4, "feed_forward": 32, "dropout": 0.0}, 0.01, 200),
     "biqe": ({"rank": 16, "layers": 2, "feed_forward": 32, "dropout": 0.0}, 0.01, 200),
     "gnn-qe": ({"rank": 8, "layers": 3}, 0.02, 40),
     "enesy": ({"objective": "softmax", "hidden": 16}, 0.02, 100),
