@@ -89,7 +89,9 @@ def test_a_damaged_core_is_rejected(change: str, tmp_path: Path) -> None:
 # --- limits ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("name", "rank"), [("rescal", 100_000), ("tucker", 5_000)])
+@pytest.mark.parametrize(
+    ("name", "rank"), [("rescal", 100_000), ("tucker", 5_000), ("conve", 50_000)]
+)
 def test_a_rank_that_no_machine_has_room_for_is_refused_at_once(name: str, rank: int) -> None:
     with pytest.raises(SettingError, match="Choose a lower rank"):
         fresh_predictor(films(), read_pretraining({"model": name, "rank": rank}))

@@ -117,7 +117,7 @@ def test_conve_by_hand() -> None:
     predictor.initialise(torch.Generator())
     with torch.no_grad():
         predictor.filters_C1hl.zero_()[:, 0, 0] = 1
-        predictor.features_VX.zero_()[0, 2] = 1
+        predictor.features_VX.zero_()[0, 2] = 100
         predictor.hidden_scale_V.copy_(numbers(2, 1))
         predictor.hidden_shift_V.copy_(numbers(1, 4))
     assert one(predictor) == pytest.approx(14, abs=1e-3)

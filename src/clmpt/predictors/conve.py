@@ -19,7 +19,7 @@ from torch.nn import functional
 
 from clmpt.compute.chunks import rows_at_once
 from clmpt.errors import DataError, SettingError
-from clmpt.predictors.inner_products import LARGER_START, InnerProductPredictor
+from clmpt.predictors.inner_products import LARGER_START, InnerProductPredictor, check_numbers
 from clmpt.predictors.predictor import check_same_width
 
 # Shapes: A atoms, D = rank, W = rank, H × L a picture's height and length, C channels, h × l a
@@ -58,6 +58,7 @@ class ConvE(InnerProductPredictor):
     ) -> tuple[Tensor, Tensor]:
         if rank < 2:
             raise SettingError("ConvE needs a rank of at least 2: one number is an entity's bias.")
+        check_numbers(f"ConvE's network at rank {rank:,}", _features(rank) * (rank - 1))
         entities_ED = torch.randn(entities, rank, generator=generator).mul_(scale)
         return entities_ED, torch.randn(rows, rank, generator=generator).mul_(scale)
 
@@ -85,7 +86,7 @@ class ConvE(InnerProductPredictor):
         features_ACHL = functional.conv2d(pictures_A1HL, self.filters_C1hl)
         affine = self.feature_scale_C, self.feature_shift_C
         features_ACHL = functional.group_norm(features_ACHL, 1, *affine).relu()
-        scale = self.features_VX.shape[1] ** -0.5
+        scale = self.features_VX.shape[1] ** -0.5  # all weights start near 1: one rate suits all
         hidden_AV = functional.linear(features_ACHL.flatten(1), self.features_VX * scale)
         affine = self.hidden_scale_V, self.hidden_shift_V
         return functional.layer_norm(hidden_AV, hidden_AV.shape[1:], *affine).relu()

@@ -147,9 +147,9 @@ def predictor_of(
     kind = PREDICTORS.find_trusted(name, trust, folder)
     entities_ED, relations_SW, inverse_R = (tensors[table] for table in _TABLES)
     outline = kind(entities_ED.to("meta"), relations_SW.to("meta"), inverse_R)
-    for name, weight in outline.named_parameters():
-        if tensors[name].shape != weight.shape:
-            raise KeyError(f"'{name}' does not have the size that the tables ask for")
+    for own, weight in outline.named_parameters():
+        if tensors[own].shape != weight.shape:
+            raise KeyError(f"'{own}' does not have the size that the tables ask for")
     made = kind(entities_ED, relations_SW, inverse_R)
     given = {CALIBRATION: made.calibration_SC, **tensors}
     made.load_state_dict(given, assign=True)  # so that the tables stay mapped to their file

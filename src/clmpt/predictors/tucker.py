@@ -46,6 +46,5 @@ class TuckER(MatrixPredictor):
         """Any two fit: the core has the width of each."""
 
     def matrices(self, relations_NW: Tensor) -> Tensor:
-        return (relations_NW @ self.core_WDD.flatten(1)).view(
-            -1, *self.core_WDD.shape[1:]
-        )  # eq:tucker
+        matrices_NX = relations_NW @ self.core_WDD.flatten(1)  # eq:tucker
+        return matrices_NX.view(-1, *self.core_WDD.shape[1:])
