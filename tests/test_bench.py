@@ -58,3 +58,8 @@ def test_a_reasoner_without_training_has_inference_alone(
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith("size\ts\tscoring s\tranking s\tqueries/s")
     assert measure_speed(TINY, "truth-values", steps=1)["training"] is None
+
+
+def test_a_model_without_negation_is_measured_on_what_it_can_express() -> None:
+    found = measure_speed(TINY, "gqe", "batch", steps=1, peak=lambda: 1e9, changes={"rank": 8})
+    assert found["training"]["seconds"] > 0

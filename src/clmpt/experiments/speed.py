@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,7 @@ from clmpt.graph.vocabulary import Vocabulary
 from clmpt.logic.formula import placeholders
 from clmpt.logic.shapes import shape
 from clmpt.predictors.complex import ComplEx
+from clmpt.queries.refusals import sort_out
 from clmpt.queries.store import AnswerSets, QueryGroup
 from clmpt.reasoners.model import (
     Basis,
@@ -118,9 +120,10 @@ def measure_speed(
     `changes` override the size's settings of the reasoner; `peak` measures the machine. A model
     that takes no training steps has no figures for them.
     """
-    queries = made_up_queries(size.entities)
     chosen = {"reasoner": reasoner, **size.reasoning, **(changes or {})}
     model = build_model(made_up_basis(size), read_reasoning(chosen), seed=0)
+    expressible = partial(model.check_query, model.settings)
+    queries, _ = sort_out(expressible, made_up_queries(size.entities))
     trained = None
     if isinstance(model, GradientModel):
         trained = _training(model, queries, negatives, steps, peak or matrix_peak)
