@@ -25,6 +25,21 @@ def experiment_options(command: AddCommand, reasoner: str | None) -> None:  # no
     data.add_argument("--from", dest="origin", metavar="PATH", help="an archive or a folder")
     data.add_argument("--url", metavar="URL", help="download the archive from here instead")
 
+    _reproducing(command)
+
+    page = command(
+        "report",
+        "reproduce:report",
+        "compare runs with each other and with published figures, on one page",
+        "clmpt report nell --out nell-report",
+    )
+    page.add_argument(
+        "runs", nargs="+", metavar="RUN", help="made by reproduce, or by evaluate --report"
+    )
+    page.add_argument("--out", metavar="FOLDER", help="write the page, as Markdown and as HTML")
+
+
+def _reproducing(command: AddCommand) -> None:
     run = command(
         "reproduce",
         "reproduce:reproduce_experiment",
@@ -70,14 +85,3 @@ def experiment_options(command: AddCommand, reasoner: str | None) -> None:  # no
     add_track(run)
     run.add_argument("--workers", type=count, metavar="N", help="processes (default: all cores)")
     add_device(run)
-
-    page = command(
-        "report",
-        "reproduce:report",
-        "compare runs with each other and with published figures, on one page",
-        "clmpt report nell --out nell-report",
-    )
-    page.add_argument(
-        "runs", nargs="+", metavar="RUN", help="made by reproduce, or by evaluate --report"
-    )
-    page.add_argument("--out", metavar="FOLDER", help="write the page, as Markdown and as HTML")
