@@ -28,7 +28,7 @@ from clmpt.world import FACTS
 from stand_ins import make_stand_ins
 
 ROOT = Path(__file__).parents[1]
-OTHER_PROGRAMS = ("pip", "uv", "curl", "schemathesis", "torchrun")
+OTHER_PROGRAMS = ("pip", "uv", "curl", "schemathesis", "tensorboard", "torchrun")
 WITH_BLOCKS = [
     ROOT / "README.md",
     *sorted((ROOT / "docs").glob("*.md")),
