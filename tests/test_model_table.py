@@ -47,12 +47,12 @@ def made(home: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def records(folder: Path) -> dict[str, TableRecord]:
-    found = [read_record(path) for path in (folder / "run" / "table").glob("*-*.json")]
+    found = (read_record(path) for path in folder.glob("*-*.json"))
     return {record.name: record for record in found}
 
 
 def test_trials_are_short_and_what_they_choose_is_trained_whole(made: Path) -> None:
-    found = records(made)
+    found = records(made / "run" / "table")
     assert set(found) == {"CLMPT", "points"}
     first, second = found["CLMPT"].entries
     assert (first.seed, second.seed) == (0, 1)
@@ -72,8 +72,9 @@ def test_trials_are_short_and_what_they_choose_is_trained_whole(made: Path) -> N
 
 
 def test_a_row_is_compared_with_what_its_recipe_reproduces(made: Path) -> None:
-    assert [entry.published for entry in records(made)["CLMPT"].entries] == ["CLMPT", "CLMPT"]
-    assert records(made)["points"].entries[0].published == ""
+    found = records(made / "run" / "table")
+    assert [entry.published for entry in found["CLMPT"].entries] == ["CLMPT", "CLMPT"]
+    assert found["points"].entries[0].published == ""
 
 
 def test_the_page_is_sorted_and_says_what_made_each_row(made: Path) -> None:
@@ -94,6 +95,26 @@ def test_what_is_recorded_is_not_repeated(made: Path, home: Path, tmp_path: Path
     shutil.copy(made / "table.toml", tmp_path)
     assert main(words(tmp_path, home, "--records", str(tmp_path / "kept"))) == 0
     assert not (tmp_path / "run" / "reasoners").exists()
+
+
+def test_seeds_that_a_row_gets_later_are_added_without_new_trials(
+    made: Path, home: Path, tmp_path: Path
+) -> None:
+    """Where the models are gone, too."""
+    text = (made / "table.toml").read_text().replace("seeds = [0, 1]", "seeds = [1, 2]")
+    (tmp_path / "table.toml").write_text(text)
+    kept = tmp_path / "kept"
+    shutil.copytree(made / "run" / "table", kept)
+    assert main(words(tmp_path, home, "--records", str(kept))) == 0
+    before, after = records(made / "run" / "table")["CLMPT"], records(kept)["CLMPT"]
+    assert after.seeds == [0, 1, 2]
+    assert after.entries[:2] == before.entries
+    assert after.entries[2].trials == before.trials
+    (trained,) = (tmp_path / "run" / "reasoners").iterdir()
+    learned = about_reasoner(trained)["training"]
+    assert (learned["seed"], learned["steps"]) == (2, 4)
+    assert learned["learning_rate"] == before.entries[0].settings["training"]["learning_rate"]
+    assert "CLMPT, 3 seeds" in (kept / "report.md").read_text()
 
 
 def test_a_row_that_has_changed_is_made_again(

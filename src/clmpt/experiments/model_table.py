@@ -3,7 +3,7 @@
 A row is a recipe. Where settings have several values, short trials are compared on validation
 queries; what they choose is then trained for the whole budget, with each seed, and alone answers
 the test queries. A finished row is a record, a file by itself (`table_records.py`), so that a table
-can be made over days and on several machines.
+can be made over days and on several machines. Seeds that a row gets later are added to its record.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Any
 
 from clmpt.errors import SettingError
 from clmpt.experiments.entries import entry_of
+from clmpt.experiments.grids import Point
 from clmpt.experiments.recipes import shipped
 from clmpt.experiments.reproduction import Recipe, digest
 from clmpt.experiments.study import Study, perform_study
@@ -32,16 +33,26 @@ _ROW = {"recipe": str, "name": str, "reasoner": str, "set": list, "trial": list,
 
 @dataclass(frozen=True)
 class TableRow:
-    """One model of a table. `key` changes with whatever its figures depend on."""
+    """One model of a table. `key` changes with all that its figures depend on, except seeds."""
 
     name: str
     study: Study
 
     def key(self, graph: KnowledgeGraph) -> str:
         sweep = self.study.sweep
-        recipes = sweep.recipes if sweep else self.study.recipes()
-        changes = [list(self.study.fixed), list(self.study.seeds)]
-        return digest([list(map(_chosen, recipes)), changes, graph.identity])
+        recipes = sweep.recipes if sweep else [self.study.recipe_of()]
+        return digest([list(map(_chosen, recipes)), list(self.study.fixed), graph.identity])
+
+    @property
+    def seeds(self) -> tuple[int, ...]:
+        """Those it is trained with."""
+        return self.study.seeds or (self.study.recipe_of(self._first_point()).training.seed,)
+
+    def _first_point(self) -> Point:
+        return self.study.sweep.points[0] if self.study.sweep else ()
+
+    def is_in(self, record: TableRecord | None) -> bool:
+        return record is not None and set(self.seeds) <= set(record.seeds)
 
 
 @dataclass(frozen=True)
@@ -86,12 +97,21 @@ def perform_row(
     out: Path,
     workers: int = 1,
     progress: ReportProgress = silent,
+    known: TableRecord | None = None,
 ) -> TableRecord:
-    """Does what is not done yet of a row, and resumes what was interrupted."""
-    made = perform_study(row.study, graph, data, out, workers, progress)
-    trials = list(made.sweep.trials) if made.sweep else []
-    entries = [replace(entry_of(variant), trials=trials) for variant in made.variants]
-    return TableRecord(row.name, row.key(graph), tuple(map(_portable, entries)))
+    """Does what is not done yet of a row, and resumes what was interrupted. If the row is `known`
+    with other seeds, its settings stay as they were chosen."""
+    study = row.study
+    if known:
+        left = tuple(seed for seed in row.seeds if seed not in known.seeds)
+        study = replace(
+            study, changes=(*study.fixed, *known.point), trial_changes=(), seeds=left, trials=None
+        )
+    made = perform_study(study, graph, data, out, workers, progress)
+    trials = list(made.sweep.trials) if made.sweep else (known.trials if known else [])
+    found = [replace(entry_of(variant), trials=trials) for variant in made.variants]
+    before = known.entries if known else ()
+    return TableRecord.of(row.name, row.key(graph), [*before, *map(_portable, found)])
 
 
 def _chosen(recipe: Recipe) -> dict[str, Any]:
@@ -121,7 +141,7 @@ def _portable(entry: Entry) -> Entry:
     trials = [{**trial, "folder": Path(trial["folder"]).name} for trial in entry.trials]
     settings = {table: dict(given) for table, given in entry.settings.items()}
     settings["queries"] = _portable_queries(settings["queries"])
-    return replace(entry, trials=trials, variant=digest(entry.variant), settings=settings)
+    return replace(entry, trials=trials, settings=settings)
 
 
 def _portable_queries(settings: Mapping[str, Any]) -> dict[str, Any]:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
 from clmpt.errors import DataError
+from clmpt.experiments.records import seed_suffix
 from clmpt.experiments.reproduction import slug
 from clmpt.pages.entry import Entry
 from clmpt.storage.files import new_file, open_json, save_json
@@ -23,6 +24,32 @@ class TableRecord:
     key: str
     entries: tuple[Entry, ...]
     command: str = ""  # what makes it
+
+    @staticmethod
+    def of(name: str, key: str, entries: Sequence[Entry]) -> TableRecord:
+        """Entries in order of their seeds, named so if there are several."""
+        ordered = sorted(entries, key=lambda entry: entry.seed or 0)
+        names = [name + seed_suffix(entry.seed or 0) for entry in ordered]
+        if len(ordered) == 1:
+            names = [name]
+        pairs = zip(ordered, names, strict=True)
+        named = tuple(replace(entry, name=given, variant=key) for entry, given in pairs)
+        return TableRecord(name, key, named)
+
+    @property
+    def seeds(self) -> list[int]:
+        return [entry.seed or 0 for entry in self.entries]
+
+    @property
+    def trials(self) -> list[dict[str, Any]]:
+        """Those that chose its settings; seeds share them."""
+        return self.entries[0].trials
+
+    @property
+    def point(self) -> tuple[str, ...]:
+        """What they chose."""
+        chosen = (trial["changes"] for trial in self.trials if trial.get("chosen"))
+        return tuple(str(change) for changes in chosen for change in changes)
 
     def file_in(self, folder: Path) -> Path:
         return record_file(folder, self.name, self.key)

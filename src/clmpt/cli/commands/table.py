@@ -34,7 +34,7 @@ def make_table(options: argparse.Namespace) -> None:
     graph, data, out = open_graph(options.data), Path(options.data), Path(options.out)
     records = Path(options.records) if options.records else out / _RECORDS
     check_folder(graph, out)
-    left = [row for row in chosen.rows if _recorded(row, graph, records) is None]
+    left = [row for row in chosen.rows if not row.is_in(_recorded(row, graph, records))]
     done = len(chosen.rows) - len(left)
     tell(f"{whole.title}: {counted(len(chosen.rows), 'row')}, {done} done.")
     if options.plan:
@@ -48,7 +48,8 @@ def make_table(options: argparse.Namespace) -> None:
         tell(f"{row.name} ({number} of {len(left)})")
         try:
             with stage_bars() as show:
-                made = perform_row(row, graph, data, out, workers, show)
+                known = _recorded(row, graph, records)
+                made = perform_row(row, graph, data, out, workers, show, known)
         except KeyboardInterrupt:
             tell(f"Stopped. Run the same command again to resume '{out}'.")
             raise
