@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -91,10 +93,62 @@ def test_the_page_is_sorted_and_says_what_made_each_row(made: Path) -> None:
 
 def test_what_is_recorded_is_not_repeated(made: Path, home: Path, tmp_path: Path) -> None:
     """Not even where the models themselves are gone: records suffice for the page."""
-    shutil.copytree(made / "run" / "table", tmp_path / "kept")
+    kept = tmp_path / "kept"
+    kept.mkdir()
+    for path in (made / "run" / "table").glob("*.json"):
+        shutil.copy(path, kept)
     shutil.copy(made / "table.toml", tmp_path)
-    assert main(words(tmp_path, home, "--records", str(tmp_path / "kept"))) == 0
+    assert main(words(tmp_path, home, "--records", str(kept))) == 0
     assert not (tmp_path / "run" / "reasoners").exists()
+    assert (kept / "report.md").read_text() == (made / "run" / "table" / "report.md").read_text()
+
+
+def test_other_test_queries_make_another_record(
+    made: Path, home: Path, tmp_path: Path, capsys: Captured
+) -> None:
+    shutil.copy(made / "table.toml", tmp_path)
+    shutil.copytree(home / "NELL-betae", tmp_path / "NELL-betae")
+    for path in (tmp_path / "NELL-betae").glob("test-*.pkl"):
+        path.unlink()  # so that test queries would be sampled
+    plan = words(tmp_path, tmp_path, "--records", str(made / "run" / "table"), "--plan")
+    assert main(plan) == 0
+    assert "done" not in capsys.readouterr().out
+
+
+def test_a_record_has_each_seed_once_however_many_processes_add_it(
+    made: Path, tmp_path: Path
+) -> None:
+    record = records(made / "run" / "table")["CLMPT"]
+    first, second = (replace(record, entries=(entry,)) for entry in record.entries)
+    for one in (first, second, first):
+        path = one.save(tmp_path)
+    assert read_record(path).entries == record.entries
+
+
+def test_what_diverges_is_not_chosen_and_stops_no_other_row(
+    home: Path, tmp_path: Path, capsys: Captured
+) -> None:
+    recipe = home / "tiny.toml"
+    (tmp_path / "table.toml").write_text(
+        f"""
+        set = ["training.steps=2", "training.validate_every=1"]
+        [[row]]
+        recipe = "{recipe}"
+        set = ["training.learning_rate=1e30"]
+        [[row]]
+        recipe = "{recipe}"
+        name = "tried"
+        set = ["training.learning_rate=1e30,0.01"]
+        """
+    )
+    assert main(words(tmp_path, home)) == 2
+    assert "Not made, for the reasons above: CLMPT." in capsys.readouterr().err
+    record = records(tmp_path / "run" / "table")["tried"]
+    assert [trial.get("diverged", False) for trial in record.trials] == [True, False]
+    assert record.point == ("training.learning_rate=0.01",)
+    page = (tmp_path / "run" / "table" / "report.md").read_text()
+    assert "Not made yet: CLMPT." in page
+    assert "| 1e30 | diverged |" in page
 
 
 def test_seeds_that_a_row_gets_later_are_added_without_new_trials(
@@ -132,10 +186,22 @@ def test_a_row_that_has_changed_is_made_again(
     ("text", "why"),
     [
         ('title = "none"', "must have rows"),
+        ('[[row]]\nrecipe = "{recipe}"\nseeds = [1.5]', "whole numbers from 0 on, not 1.5"),
+        ('[[row]]\nrecipe = "{recipe}"\nseeds = [-1]', "whole numbers from 0 on, not -1"),
+        (
+            'set = ["training.validation_queries=0"]\n[[row]]\nrecipe = "{recipe}"\n'
+            'set = ["training.batch=8,16"]',
+            "and there are none",
+        ),
+        (
+            'set = ["queries.tested=valid"]\n[[row]]\nrecipe = "{recipe}"\n'
+            'set = ["training.batch=8,16"]',
+            "chosen on the queries that are measured",
+        ),
         ("rows = 3", "unknown entry 'rows'"),
         ("[[row]]\nset = []", "with a 'recipe'"),
         ('[[row]]\nrecipe = "{recipe}"\nset = "rank=8"', "must be of type list"),
-        ('[[row]]\nrecipe = "{recipe}"\n[[row]]\nrecipe = "{recipe}"', "names of their own"),
+        ('[[row]]\nrecipe = "{recipe}"\n[[row]]\nrecipe = "{recipe}"', "several rows 'CLMPT'"),
         ('[[row]]\nrecipe = "none.toml"', "cannot be read"),
         ('[[row]]\nrecipe = "{recipe}"\nset = ["rnak=8"]', "Did you mean 'rank'"),
     ],
@@ -153,7 +219,34 @@ def test_an_unknown_row_is_reported(made: Path, home: Path, capsys: Captured) ->
     assert "no row 'lines'. Available: CLMPT, points." in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("damage", [{}, {"format": 1}, {"format": 1, "entries": [{"a": 1}]}])
+SHAPE = {"shape": "1p", "notes": [], "mrr": 0.5, "hits_at_3": 0.5, "count": 1}
+WHOLE: dict[str, Any] = {"name": "a", "report": {"shapes": [SHAPE]}}
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        {"a": 1},
+        {**WHOLE, "report": {"shapes": [{**SHAPE, "mrr": "0.5"}]}},
+        {**WHOLE, "report": {"shapes": [{**SHAPE, "count": None}]}},
+        {**WHOLE, "seed": "a"},
+        {**WHOLE, "costs": "x"},
+        {**WHOLE, "costs": {"steps": "many"}},
+        {**WHOLE, "settings": None},
+        {**WHOLE, "settings": {"training": 1}},
+        {**WHOLE, "trials": [{"a": 1}]},
+    ],
+)
+def test_a_record_with_a_damaged_entry_is_named(tmp_path: Path, entry: object) -> None:
+    document = {"format": 1, "name": "a", "key": "b", "entries": [WHOLE]}
+    (tmp_path / "row.json").write_text(json.dumps(document))
+    assert read_record(tmp_path / "row.json").name == "a"
+    (tmp_path / "row.json").write_text(json.dumps({**document, "entries": [entry]}))
+    with pytest.raises(DataError, match=r"row\.json.*damaged"):
+        read_record(tmp_path / "row.json")
+
+
+@pytest.mark.parametrize("damage", [{}, {"format": 1}, {"format": 1, "entries": 3}])
 def test_a_damaged_record_is_named(tmp_path: Path, damage: object) -> None:
     (tmp_path / "row.json").write_text(json.dumps(damage))
     with pytest.raises(DataError, match=r"row\.json.*damaged"):

@@ -177,3 +177,7 @@ class MissingLibrary(ClmptError):
 
 class TrainingError(ClmptError):
     """Training that cannot continue."""
+
+
+class Diverged(TrainingError):
+    """Training whose loss is no number any more: with these settings it always ends so."""

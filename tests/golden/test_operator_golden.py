@@ -81,7 +81,7 @@ RIVALS = {
         Rival("cyle", HIDDEN, {**CONES, "entities_EW": ("entities", "entity_height")}),
         Rival(
             "gammae",
-            HIDDEN,
+            {**HIDDEN, "united": "scale"},
             {
                 "relation_alpha_RD": "relation_alpha",
                 "relation_beta_RD": "relation_beta",
@@ -172,3 +172,8 @@ def test_complements_of_particles(shape: str) -> None:
     nothing_dropped = NO_DROPOUT.of_sets(torch.arange(4), ((1, 4),))
     found = model.match_all(model.negate(model(batch), nothing_dropped), model.entities_EW)
     assert_close(found, stored[f"{shape}_complement_scores"])
+    candidates = replace(golden_candidates(shape), negative_QK=None)
+    positive_Q1 = candidates.positive_Q[:, None]
+    unlike_QK = -torch.cat([found.gather(1, positive_Q1), found], 1)
+    lost = model.loss_of_scores(unlike_QK, torch.ones_like(found, dtype=torch.bool), candidates)
+    assert_close(lost, stored[f"loss_complement_{shape}"])

@@ -82,7 +82,7 @@ def test_a_report_on_the_terminal_and_in_files(
     assert [line[0] for line in lines[1:]] == ["1p", "2p", "pni*"]
     assert "Easy answers follow from train + valid." in err
     assert "pni (*): A negated group" in err
-    written = {"report.md", "report.json", "report.svg", "checksums.json"}
+    written = {"report.md", "report.json", "report.svg", "queries.safetensors", "checksums.json"}
     assert {path.name for path in folder.iterdir()} == written
     stored = json.loads((folder / "report.json").read_text())
     assert main([*command, "--json", "--shapes", "2p"]) == 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import re
 from functools import lru_cache
 from random import Random
@@ -21,7 +22,8 @@ from clmpt.predictors.predictor import fresh_predictor, read_pretraining
 from clmpt.queries.store import QueryGroup
 from clmpt.reasoners.dropout import NO_DROPOUT
 from clmpt.reasoners.model import Basis, Candidates, GradientModel, build_model, read_reasoning
-from clmpt.reasoners.operators.set_model import SetOperatorModel
+from clmpt.reasoners.operators.gammae import GammaE
+from clmpt.reasoners.operators.set_model import ByProducts, SetOperatorModel
 from clmpt.registry import REASONERS
 from laws.test_reasoner_laws import renamed, shuffled
 from strategies import ENTITIES, RELATIONS, queries, tree_queries
@@ -118,6 +120,41 @@ def test_repeating_an_alternative_changes_nothing(given: tuple[Any, ...]) -> Non
     same(scores(name, both), scores(name, twice))
 
 
+@given(asked(), st.randoms(use_true_random=False))
+def test_repeating_a_part_changes_nothing(given: tuple[Any, ...], random: Random) -> None:
+    name, query = given
+
+    def twice(formula: Formula) -> Formula:
+        if isinstance(formula, Atom):
+            return And((formula, formula)) if random.random() < 0.3 else formula
+        return formula
+
+    large = Limits(atoms=1000, disjuncts=1000)
+    repeated = Query(query.free, map_atoms(query.body, twice), limits=large)
+    same(scores(name, query), scores(name, repeated))
+
+
+AFTER_A_HOP = parse("?y : r0(e0, ?x) & (r1(?x, ?y) | r2(?x, ?y))")
+APART = parse("?y : r0(e0, ?x) & r1(?x, ?y) | r0(e0, ?x) & r2(?x, ?y)")
+WAYS = {
+    name: [way for way in ("operator", "disjunctive", "de-morgan") if way in str(field.type)]
+    for name in TREES
+    if (field := kind_of(name).Settings.__dataclass_fields__.get("union"))
+}
+UNITING = [(name, {"union": way}) for name, ways in WAYS.items() for way in ways]
+
+
+@pytest.mark.parametrize(("name", "settings"), [*UNITING, ("gnn-qe", {}), ("enesy", {})])
+def test_an_alternative_may_come_after_a_hop(name: str, settings: dict[str, Any]) -> None:
+    """No tree has it where it is written, but the trees of its disjuncts do."""
+    made = model(name, **settings)
+    found = [
+        made.scores(made.lay_out([QueryGroup.single(graph.bind(query))])).detach()
+        for query in (AFTER_A_HOP, APART)
+    ]
+    same(*found)
+
+
 @given(asked())
 def test_scores_are_numbers_and_not_all_alike(given: tuple[Any, ...]) -> None:
     name, query = given
@@ -176,6 +213,47 @@ def test_a_double_negation_is_none(name: str, query: Query) -> None:
     hop = parse("?y : r0(e4, ?y)").body
     once, twice = (And((hop, body)) for body in (query.body, Not(Not(query.body))))
     same(scores(name, Query(query.free, once)), scores(name, Query(query.free, twice)))
+
+
+def test_the_union_of_equal_distributions_is_what_they_are() -> None:
+    """Of Gamma(4, 2), for example, if all weigh the same."""
+    made = model("gammae")
+    assert isinstance(made, GammaE)
+    with torch.no_grad():
+        for attention in made.union.values():
+            torch.nn.init.zeros_(attention.layer3.weight)
+        set_NX = torch.tensor([[4.0] * 4 + [2.0] * 4], dtype=torch.float64)
+        dropout = NO_DROPOUT.of_sets(torch.zeros(1, dtype=torch.int64), ())
+        for parts in (2, 3):
+            same(made.unite(set_NX.expand(parts, 1, 8), dropout), set_NX)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_half_precision_costs_half_precision_only(name: str) -> None:
+    made = copy.deepcopy(model(name)).float()
+    group = QueryGroup.single(graph.bind(parse("?y : r0(e0, ?x) & r1(?x, ?y) & r2(e1, ?y)")))
+    candidates = Candidates(torch.tensor([1]), torch.tensor([[2, 3, 4]]))
+
+    def loss() -> float:
+        return float(made.loss(made.lay_out([group]), candidates, torch.Generator()).detach())
+
+    whole = loss()
+    with torch.autocast("cpu", torch.bfloat16):
+        half = loss()
+    assert half == pytest.approx(whole, rel=0.05, abs=0.05)
+
+
+@pytest.mark.parametrize("name", ["betae", "gammae", "perm"])
+def test_a_distribution_is_at_no_distance_from_itself_in_half_precision_too(name: str) -> None:
+    """Its score is γ, the small difference of large numbers."""
+    made = copy.deepcopy(model(name, rank=64)).float()
+    assert isinstance(made, ByProducts)
+    with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
+        made.entities_EW.uniform_(1, 9, generator=torch.Generator().manual_seed(0))
+        sets_GX = made.entities_EW + 1 if name == "gammae" else made.anchor(made.entities_EW)
+        own_G = made.match_all(sets_GX, made.compared(made.entities_EW)).diagonal()
+    wanted_G = torch.full_like(own_G, made.settings.margin)
+    torch.testing.assert_close(own_G, wanted_G, rtol=0, atol=0.1)
 
 
 def test_product_logic_has_de_morgan_s_law() -> None:

@@ -16,7 +16,7 @@ from torch import Tensor
 from clmpt.compute import distributed
 from clmpt.compute.chunks import rows_at_once
 from clmpt.compute.row_shards import RowShard
-from clmpt.errors import DataError
+from clmpt.errors import Diverged
 from clmpt.graph.edges import Ints
 from clmpt.queries.store import AnswerSets
 
@@ -101,7 +101,7 @@ def filtered_ranks(
     """
     columns = _Columns(shard or RowShard.whole(scores_BE.shape[1]))
     if columns.any_of(bool(scores_BE.sum().isnan())):  # one pass, which any NaN survives
-        raise DataError("The model's scores are not numbers. Its training failed.")
+        raise Diverged("The model's scores are not numbers. Its training failed.")
     score_T = columns.read(scores_BE, wanted)
     if bool(score_T.isneginf().any()):  # a score like any other, but below it is the filter
         scores_BE.clamp_(min=torch.finfo(scores_BE.dtype).min)

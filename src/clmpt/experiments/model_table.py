@@ -8,6 +8,7 @@ can be made over days and on several machines. Seeds that a row gets later are a
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
@@ -15,9 +16,9 @@ from typing import Any
 
 from clmpt.errors import SettingError
 from clmpt.experiments.entries import entry_of
-from clmpt.experiments.grids import Point
+from clmpt.experiments.query_stages import official_files
 from clmpt.experiments.recipes import shipped
-from clmpt.experiments.reproduction import Recipe, digest
+from clmpt.experiments.reproduction import Recipe, digest, queries_folder, slug
 from clmpt.experiments.study import Study, perform_study
 from clmpt.experiments.table_records import TableRecord
 from clmpt.experiments.variant_settings import variant_tables
@@ -38,18 +39,27 @@ class TableRow:
     name: str
     study: Study
 
-    def key(self, graph: KnowledgeGraph) -> str:
-        sweep = self.study.sweep
-        recipes = sweep.recipes if sweep else [self.study.recipe_of()]
-        return digest([list(map(_chosen, recipes)), list(self.study.fixed), graph.identity])
+    def key(self, graph: KnowledgeGraph, data: Path) -> str:
+        sweep, first = self.study.sweep, self._first()
+        recipes = [first, *(sweep.recipes if sweep else ())]
+        folder = queries_folder(first, data)
+        asked = [
+            official_files(folder, split) for split in ("train", "valid", first.queries.tested)
+        ]
+        about = [self.name, first.experiment.benchmark, list(self.study.fixed)]
+        return digest([about, list(map(_chosen, recipes)), asked, graph.identity])
 
     @property
     def seeds(self) -> tuple[int, ...]:
         """Those it is trained with."""
-        return self.study.seeds or (self.study.recipe_of(self._first_point()).training.seed,)
+        return self.study.seeds or (self._first().training.seed,)
 
-    def _first_point(self) -> Point:
-        return self.study.sweep.points[0] if self.study.sweep else ()
+    @property
+    def trials(self) -> int:
+        return len(self.study.sweep.points) if self.study.sweep else 0
+
+    def _first(self) -> Recipe:
+        return self.study.recipe_of(self.study.sweep.points[0] if self.study.sweep else ())
 
     def is_in(self, record: TableRecord | None) -> bool:
         return record is not None and set(self.seeds) <= set(record.seeds)
@@ -83,10 +93,13 @@ def read_model_table(path: str | Path, queries: str = "") -> ModelTable:
         if not isinstance(given, dict) or "recipe" not in given:
             raise SettingError(f"{where} must be a table with a 'recipe'.")
         _check_entries(given, _ROW, where)
-        rows.append(_row(given, shared, short, queries))
-    names = [row.name for row in rows]
-    if not rows or len(set(names)) < len(names):
-        raise SettingError(f"'{path}' must have rows with names of their own.")
+        rows.append(_row(given, where, shared, short, queries))
+    if not rows:
+        raise SettingError(f"'{path}' must have rows.")
+    slugs = Counter(slug(row.name) for row in rows)
+    for row in rows:
+        if slugs[slug(row.name)] > 1:
+            raise SettingError(f"'{path}' has several rows '{row.name}'. Give them a 'name' each.")
     return ModelTable(str(document.get("title", Path(path).stem)), tuple(rows))
 
 
@@ -111,7 +124,7 @@ def perform_row(
     trials = list(made.sweep.trials) if made.sweep else (known.trials if known else [])
     found = [replace(entry_of(variant), trials=trials) for variant in made.variants]
     before = known.entries if known else ()
-    return TableRecord.of(row.name, row.key(graph), [*before, *map(_portable, found)])
+    return TableRecord.of(row.name, row.key(graph, data), [*before, *map(_portable, found)])
 
 
 def _chosen(recipe: Recipe) -> dict[str, Any]:
@@ -149,8 +162,15 @@ def _portable_queries(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _row(
-    given: Mapping[str, Any], shared: Sequence[str], short: Sequence[str], queries: str
+    given: Mapping[str, Any],
+    where: str,
+    shared: Sequence[str],
+    short: Sequence[str],
+    queries: str,
 ) -> TableRow:
+    for seed in given.get("seeds", ()):
+        if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
+            raise SettingError(f"{where}: seeds are whole numbers from 0 on, not {seed!r}.")
     recipe = str(given["recipe"])
     plain = Recipe.of(variant_tables(recipe, given.get("reasoner")))
     name = str(given.get("name") or plain.name)

@@ -98,8 +98,23 @@ class Study:
         points = tuple(self.grid.points(self.trials, seed))
         name = self.name or Recipe.of(variant_tables(self.recipe, self.reasoner, self.fixed)).name
         recipes = tuple(self.recipe_of((*self.trial_changes, *point)) for point in points)
+        _check_choice(recipes[0])
         shared = (*self.fixed, *self.trial_changes)
         return Sweep(name, points, recipes, shared, self.grid.size, seed)
+
+
+def _check_choice(recipe: Recipe) -> None:
+    """Refuses a sweep that has nothing to choose by, or that would choose on what it measures."""
+    if not recipe.training.validation_queries:
+        raise SettingError(
+            "Validation queries choose among several values, and there are none: set "
+            "training.validation_queries."
+        )
+    if recipe.queries.tested == "valid":
+        raise SettingError(
+            "With queries.tested = 'valid', settings would be chosen on the queries that are "
+            "measured. Give each setting one value."
+        )
 
 
 def _seeded(recipe: Recipe, seed: int) -> Recipe:

@@ -9,21 +9,22 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from clmpt.display.text import counted
-from clmpt.errors import DataError, SettingError
+from clmpt.errors import DataError, Diverged, SettingError, TrainingError
 from clmpt.experiments.costs import Work
 from clmpt.experiments.grids import Point
 from clmpt.experiments.reproduction import SWEEPS, Recipe, digest, experiment_stages, slug
 from clmpt.experiments.stage_builders import Stage, renamed
 from clmpt.graph.knowledge_graph import KnowledgeGraph
 from clmpt.progress import ReportProgress
-from clmpt.reasoners.reasoner_folder import about_reasoner
+from clmpt.reasoners.reasoner_folder import about_reasoner, reasoner_is_whole
 from clmpt.storage.files import open_json, save_json
 from clmpt.storage.run_folder import provenance, read_summary
 from clmpt.storage.sealing import listed_file, make_sealed
@@ -61,14 +62,16 @@ class Sweep:
         ]
         _check_comparable(trials)
         uses = Counter(stage.path for stages in trials for stage in stages)
+        choice = self._choice([stages[-1].path for stages in trials], out)
         found: dict[Path, Stage] = {}
         for number, stages in enumerate(trials, 1):
             for stage in stages:
                 own = f"trial {number} of {len(trials)}, {stage.name}"
                 is_shared = uses[stage.path] == len(trials) > 1
-                found.setdefault(stage.path, stage if is_shared else renamed(stage, own))
-        reasoners = [stages[-1].path for stages in trials]
-        return [*found.values(), self._choice(reasoners, out)]
+                named = stage if is_shared else renamed(stage, own)
+                last = stage is stages[-1]
+                found.setdefault(stage.path, _may_diverge(named, choice) if last else named)
+        return [*found.values(), choice]
 
     def _choice(self, reasoners: Sequence[Path], out: Path) -> Stage:
         key = digest([path.name for path in reasoners])
@@ -96,6 +99,19 @@ class Sweep:
         return Stage("sweep", "choosing", path, Work(), run)
 
 
+def _may_diverge(trial: Stage, choice: Stage) -> Stage:
+    """A trial whose loss is no number any more is one that is not chosen, and stops no other."""
+
+    def run(progress: ReportProgress) -> None:
+        with suppress(Diverged):
+            trial.run(progress)
+
+    def check(path: Path) -> bool:
+        return trial.check(path) or choice.is_done
+
+    return replace(trial, run=run, check=check)
+
+
 def _check_comparable(trials: Sequence[Sequence[Stage]]) -> None:
     """Refuses trials that would not be validated on the same queries, or that are the same."""
     for role in _SHARED:
@@ -109,6 +125,8 @@ def _check_comparable(trials: Sequence[Sequence[Stage]]) -> None:
 
 
 def _trial(point: Point, reasoner: Path) -> dict[str, Any]:
+    if not reasoner_is_whole(reasoner):
+        return {"changes": list(point), "folder": str(reasoner), "valid": None, "diverged": True}
     about, summary = about_reasoner(reasoner), read_summary(reasoner)
     return {
         "changes": list(point),
@@ -121,20 +139,25 @@ def _trial(point: Point, reasoner: Path) -> dict[str, Any]:
 
 def chosen_trial(valid: Sequence[Any]) -> tuple[int, list[float]]:
     """The best trial, the first of equals, and the validation MRR of each: the mean over the shapes
-    that all of them can express.
+    that all of them can express. One that is None diverged: it has 0 and is not chosen.
 
     >>> chosen_trial([{"shapes": {"1p": 0.5, "2in": 0.1}}, {"shapes": {"1p": 0.4}}])
     (0, [0.5, 0.4])
     """
-    by_shape: list[Mapping[str, float]] = []
+    shapes: list[Mapping[str, float]] = []
     for number, figures in enumerate(valid, 1):
-        if not isinstance(figures, dict) or not figures.get("shapes"):
+        if figures is not None and (not isinstance(figures, dict) or not figures.get("shapes")):
             raise DataError(f"Trial {number} has no validation figures to choose by.")
-        by_shape.append(figures["shapes"])
-    common = [name for name in by_shape[0] if all(name in figures for figures in by_shape)]
+        shapes.append(figures["shapes"] if figures else {})
+    whole = [found for found in shapes if found]
+    if not whole:
+        raise TrainingError(
+            "All trials diverged: the loss became no number. Try lower learning rates."
+        )
+    common = [name for name in whole[0] if all(name in found for found in whole)]
     if not common:
         raise DataError("The trials have no shape in common that they were validated on.")
-    means = [float(np.mean([figures[name] for name in common])) for figures in by_shape]
+    means = [float(np.mean([found[n] for n in common])) if found else 0.0 for found in shapes]
     return means.index(max(means)), means
 
 

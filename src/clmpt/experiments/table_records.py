@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
-from typing import Any
+from types import UnionType
+from typing import Any, get_origin, get_type_hints
 
 from clmpt.errors import DataError
 from clmpt.experiments.records import seed_suffix
@@ -14,6 +15,11 @@ from clmpt.pages.entry import Entry
 from clmpt.storage.files import new_file, open_json, save_json
 
 _FORMAT = 1
+_FIGURES = ("mrr", "hits_at_3")
+_KINDS = {
+    name: kind if isinstance(kind, UnionType) else get_origin(kind) or kind
+    for name, kind in get_type_hints(Entry).items()
+}
 
 
 @dataclass(frozen=True)
@@ -27,8 +33,9 @@ class TableRecord:
 
     @staticmethod
     def of(name: str, key: str, entries: Sequence[Entry]) -> TableRecord:
-        """Entries in order of their seeds, named so if there are several."""
-        ordered = sorted(entries, key=lambda entry: entry.seed or 0)
+        """An entry for each seed, in their order, named so if there are several."""
+        by_seed = {entry.seed or 0: entry for entry in reversed(entries)}
+        ordered = [by_seed[seed] for seed in sorted(by_seed)]
         names = [name + seed_suffix(entry.seed or 0) for entry in ordered]
         if len(ordered) == 1:
             names = [name]
@@ -55,13 +62,16 @@ class TableRecord:
         return record_file(folder, self.name, self.key)
 
     def save(self, folder: Path) -> Path:
+        """Saves the record, with the seeds that another process has added meanwhile."""
         path = self.file_in(folder)
+        there = read_record(path).entries if path.exists() else ()
+        whole = self.of(self.name, self.key, [*self.entries, *there])
         document = {
             "format": _FORMAT,
             "name": self.name,
             "key": self.key,
             "command": self.command,
-            "entries": [asdict(entry) for entry in self.entries],
+            "entries": [asdict(entry) for entry in whole.entries],
         }
         with new_file(path) as scratch:
             save_json(scratch, document)
@@ -93,14 +103,31 @@ def _entry(given: Any) -> Entry:
     known = {field.name for field in fields(Entry)}
     if not isinstance(given, dict) or not set(given) <= known:
         raise ValueError("an entry has unknown parts")
+    for field in fields(Entry):
+        if field.name in given and not isinstance(given[field.name], _KINDS[field.name]):
+            raise ValueError(f"its '{field.name}' is of the wrong type")
     entry = Entry(**given)
     _check_report(entry.report)
+    for figure in entry.costs.values():
+        _check_number(figure)
+    for trial in entry.trials:
+        _check_number(trial["validation"])
+        if not all(isinstance(change, str) for change in trial["changes"]):
+            raise ValueError("a trial is not made of texts")
+    for table in entry.settings.values():
+        if not isinstance(table, dict):
+            raise ValueError("its settings are not tables")
     return entry
 
 
 def _check_report(report: Any) -> None:
-    shapes: Sequence[Any] = report["shapes"]
-    for row in shapes:
-        str(row["shape"])
-        for measure in ("mrr", "hits_at_3"):
-            float(row[measure])
+    for row in report["shapes"]:
+        if not isinstance(row["shape"], str) or not isinstance(row["notes"], list):
+            raise ValueError("a shape has no name or no notes")
+        for figure in (*_FIGURES, "count"):
+            _check_number(row[figure])
+
+
+def _check_number(value: Any) -> None:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise ValueError(f"{value!r} is no number")

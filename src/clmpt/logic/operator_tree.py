@@ -13,7 +13,6 @@ from typing import TypeAlias
 
 from clmpt.errors import UnsupportedQuery
 from clmpt.logic.formula import (
-    And,
     Atom,
     Exists,
     Formula,
@@ -85,7 +84,7 @@ def operator_tree(query: Query) -> Operator:
     except NotATree as reason:
         raise UnsupportedQuery(
             f"The query is not a tree of set operators: {reason}",
-            "Ask a reasoner that passes messages, such as CLMPT",
+            "Ask a reasoner that passes messages, such as CLMPT, or one of tokens",
         ) from None
 
 
@@ -97,12 +96,13 @@ def tree_of(formula: Formula, target: Variable) -> Operator:
         return Unite(tuple(tree_of(part, target) for part in formula.parts))
     if isinstance(formula, Not):
         return Negate(tree_of(formula.body, target))
-    if isinstance(formula, And):
-        groups = sharing(formula.parts, loose_variables(formula) - {target})
-        if len(groups) > 1:
-            return Intersect(tuple(tree_of(conjunction(group), target) for group in groups))
-    parts: list[Formula] = list(formula.parts) if isinstance(formula, And) else [formula]
-    return _projection(parts, target)
+    if isinstance(formula, Atom):
+        return _projection([formula], target)
+    parts = list(dict.fromkeys(formula.parts))  # an atom that is repeated counts once
+    groups = sharing(parts, loose_variables(formula) - {target})
+    if len(groups) > 1:
+        return Intersect(tuple(tree_of(conjunction(group), target) for group in groups))
+    return tree_of(parts[0], target) if len(parts) == 1 else _projection(parts, target)
 
 
 def _projection(parts: list[Formula], target: Variable) -> Operator:

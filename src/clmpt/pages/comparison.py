@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -17,7 +18,7 @@ from clmpt.pages.trials import CHOSEN_ON_VALIDATION, trials_table
 from clmpt.storage.files import clear_unfinished, new_file, new_folder
 
 _COMPARED = ("CQD-CO", "LMPNN", "CLMPT")  # published rows shown next to any run
-_MEASURES = {"mrr": "MRR", "hits_at_3": "Hits@3"}
+MEASURES = {"mrr": "MRR", "hits_at_3": "Hits@3"}
 _DASH = "–"
 
 
@@ -74,7 +75,7 @@ def main_table(
     ]
     noted = {row["shape"] for entry in entries for row in entry.report["shapes"] if row["notes"]}
     titles = [f"{column}*" if column in noted else column for column in shown]
-    return Table([f"{_MEASURES[measure]} × 100", *titles], rows, quiet_from=own)
+    return Table([f"{MEASURES[measure]} × 100", *titles], rows, quiet_from=own)
 
 
 def _mean_cell(group: SeedGroup, column: str, measure: str) -> str:
@@ -100,7 +101,7 @@ def _shapes(entries: Sequence[Entry]) -> list[str]:
 
 
 def _section(entries: Sequence[Entry], benchmark: str, prefix: str) -> list[Block]:
-    blocks: list[Block] = [main_table(entries, benchmark), *_about_seeds(entries)]
+    blocks: list[Block] = [main_table(entries, benchmark), *about_seeds(entries)]
     if published_rows(benchmark):
         blocks.append(
             Text(" ".join([f"Published rows: {published()['source']}.", *caveats(entries)]))
@@ -133,9 +134,15 @@ def caveats(entries: Sequence[Entry]) -> list[str]:
         title = title_of(entries[0].benchmark)
         found.append(f"They are for {title} as published. This graph differs: {'; '.join(differ)}.")
     if any(entry.settings.get("queries", {}).get("tested") == "valid" for entry in entries):
+        used = (
+            "on which weights were chosen, too"
+            if any(entry.settings["training"].get("validation_queries") for entry in entries)
+            else "on which no weights and no settings of these models were chosen"
+        )
         found.append(
-            "They were measured on test queries; ours on those of the validation split, on which "
-            "nothing was chosen."
+            f"They were measured on test queries; ours on those of the validation split, {used}. "
+            "Predictors are kept from the epoch that predicts links of that split best, and truth "
+            "values are calibrated on these links."
         )
     if not all(entry.is_official for entry in entries):
         found.append(
@@ -160,12 +167,29 @@ def _times_hundred(value: float | None) -> float | None:
 
 
 def errors_table(entries: Sequence[Entry]) -> Table:
-    shapes = _shapes(entries)
+    """Standard errors of the MRR over queries, of shapes and of the averages over them."""
+    shapes, averages = _shapes(entries), _columns(entries)[len(_shapes(entries)) :]
     rows = []
     for entry in entries:
         found = {shape["shape"]: shape.get("standard_error") for shape in entry.report["shapes"]}
-        rows.append([entry.name, *(_hundredths(found.get(name), 2) for name in shapes)])
-    return Table(["± × 100", *shapes], [*rows, *_counts(entries, shapes)])
+        found |= {
+            name: _error_of_mean([found.get(each) for each in AVERAGES[name]]) for name in averages
+        }
+        rows.append(
+            [entry.name, *(_hundredths(found.get(name), 2) for name in [*shapes, *averages])]
+        )
+    counts = [[*cells, *[""] * len(averages)] for cells in _counts(entries, shapes)]
+    return Table(["± × 100", *shapes, *averages], [*rows, *counts])
+
+
+def _error_of_mean(errors: Sequence[float | None]) -> float | None:
+    """Of the mean of independent figures.
+
+    >>> _error_of_mean([0.3, 0.4]), _error_of_mean([0.3, None])
+    (0.25, None)
+    """
+    known = [error for error in errors if error is not None]
+    return math.hypot(*known) / len(known) if len(known) == len(errors) else None
 
 
 def _counts(entries: Sequence[Entry], shapes: Sequence[str]) -> list[list[str]]:
@@ -253,7 +277,7 @@ def _minutes_in(record: dict[str, Any]) -> float | None:
     return seconds / 60 if is_number(seconds) else None
 
 
-def _about_seeds(entries: Sequence[Entry]) -> list[Block]:
+def about_seeds(entries: Sequence[Entry]) -> list[Block]:
     return [
         Text(
             f"{group.name}: mean ± standard deviation over training.seed "

@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from clmpt.pages.charts import Cluster, draw_clusters
-from clmpt.pages.comparison import caveats, costs_table, errors_table, main_table
+from clmpt.pages.comparison import (
+    MEASURES,
+    about_seeds,
+    caveats,
+    costs_table,
+    errors_table,
+    main_table,
+)
 from clmpt.pages.entry import AVERAGES, Entry
 from clmpt.pages.page import Block, Bullets, Heading, Page, Picture, Table, Text
 from clmpt.pages.published import measure_of, published, published_models
@@ -14,12 +21,17 @@ from clmpt.pages.trials import CHOSEN_ON_VALIDATION, trials_table
 _SERIES = {"Avg_p": "without negation", "Avg_n": "with negation"}
 
 
-def table_page(title: str, entries: Sequence[Entry], commands: Mapping[str, str]) -> Page:
-    """`commands` has what makes each row, by its name."""
+def table_page(
+    title: str, entries: Sequence[Entry], commands: Mapping[str, str], missing: Sequence[str] = ()
+) -> Page:
+    """`commands` has what makes each row, by its name; `missing` are rows that are not made yet."""
     entries = ranked(entries)
     benchmark = entries[0].benchmark
     beside = published_models(benchmark)
     blocks: list[Block] = [main_table(entries, benchmark, beside)]
+    if missing:
+        blocks.append(Text(f"Not made yet: {', '.join(missing)}."))
+    blocks += about_seeds(entries)
     if beside:
         blocks.append(
             Text(" ".join([f"Published rows: {published()['source']}.", *caveats(entries)]))
@@ -29,8 +41,10 @@ def table_page(title: str, entries: Sequence[Entry], commands: Mapping[str, str]
         Heading("Cost", 3),
         costs_table(entries),
         Text(
-            "Processor time is that of all threads: of the steps of training, without validation, "
-            "and of answering a query, ranks included. Memory is the peak of the process."
+            "Pre-training, training and evaluation are times by the clock, in part beside other "
+            "work. Processor time is that of all threads: of the steps of training, without "
+            "validation, and of answering a query, ranks included. Memory is the peak of the "
+            "process."
         ),
     ]
     blocks += _trials(entries)
@@ -41,14 +55,24 @@ def table_page(title: str, entries: Sequence[Entry], commands: Mapping[str, str]
 
 
 def ranked(entries: Sequence[Entry]) -> list[Entry]:
-    """From the best average without negation to the worst, seeds of a model together."""
-    best: dict[str, float] = {}
+    """From the best average without negation to the worst, seeds of a model together and by their
+    mean; where some have no such average, by the mean over the shapes that all have."""
+    found: dict[str, list[float]] = {}
     for entry in entries:
-        figure = entry.figure("Avg_p", measure_of(entry.benchmark)) or 0.0
-        best[_family(entry)] = max(figure, best.get(_family(entry), 0.0))
+        found.setdefault(_family(entry), []).append(_rank_by(entry, entries))
+    mean = {family: sum(figures) / len(figures) for family, figures in found.items()}
     return sorted(
-        entries, key=lambda entry: (-best[_family(entry)], _family(entry), entry.seed or 0)
+        entries, key=lambda entry: (-mean[_family(entry)], _family(entry), entry.seed or 0)
     )
+
+
+def _rank_by(entry: Entry, entries: Sequence[Entry]) -> float:
+    measure = measure_of(entry.benchmark)
+    if all(one.figure("Avg_p") is not None for one in entries):
+        return entry.figure("Avg_p", measure) or 0.0
+    shapes = [{str(row["shape"]) for row in one.report["shapes"]} for one in entries]
+    common = [entry.figure(name, measure) or 0.0 for name in set.intersection(*shapes)]
+    return sum(common) / len(common) if common else 0.0
 
 
 def _family(entry: Entry) -> str:
@@ -56,21 +80,26 @@ def _family(entry: Entry) -> str:
 
 
 def _picture(entries: Sequence[Entry]) -> Picture:
-    """The averages of each model; of several seeds, of the first."""
-    first: dict[str, Entry] = {}
+    """The averages of each model; of several seeds, their mean."""
+    families: dict[str, list[Entry]] = {}
     for entry in entries:
-        first.setdefault(_family(entry), entry)
+        families.setdefault(_family(entry), []).append(entry)
+    measure = measure_of(entries[0].benchmark)
     clusters = [
-        Cluster(entry.family or entry.name, [_hundred(entry, name) for name in AVERAGES])
-        for entry in first.values()
+        Cluster(
+            group[0].family or group[0].name, [_hundred(group, name, measure) for name in AVERAGES]
+        )
+        for group in families.values()
     ]
-    svg = draw_clusters("Mean MRR × 100", [_SERIES[name] for name in AVERAGES], clusters)
+    title = f"Mean {MEASURES[measure]} × 100"
+    svg = draw_clusters(title, [_SERIES[name] for name in AVERAGES], clusters)
     return Picture("averages.svg", "Averages by model", svg)
 
 
-def _hundred(entry: Entry, column: str) -> float | None:
-    found = entry.figure(column)
-    return None if found is None else 100 * found
+def _hundred(group: Sequence[Entry], column: str, measure: str) -> float | None:
+    found = [entry.figure(column, measure) for entry in group]
+    values = [100 * value for value in found if value is not None]
+    return sum(values) / len(values) if len(values) == len(found) else None
 
 
 def _trials(entries: Sequence[Entry]) -> list[Block]:

@@ -29,5 +29,7 @@ def trials_table(trials: Sequence[dict[str, Any]]) -> Table:
         values = [str(change).partition("=")[2] for change in trial["changes"]]
         minutes = f"{trial['seconds'] / 60:.1f}" if is_number(trial.get("seconds")) else "–"
         figures = [f"{100 * float(trial['validation']):.2f}", str(trial.get("epoch")), minutes]
+        if trial.get("diverged"):
+            figures = ["diverged", "–", "–"]
         rows.append([str(number), *values, *figures, _CHOSEN if trial.get(_CHOSEN) else ""])
     return Table(headers, rows)

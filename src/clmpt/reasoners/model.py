@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Protocol, TypeVar
 import torch
 from torch import Tensor, nn
 
-from clmpt.errors import SettingError
+from clmpt.errors import SettingError, WrongGraph
 from clmpt.graph.knowledge_graph import KnowledgeGraph
 from clmpt.graph.stored_names import NameMatch
 from clmpt.logic.formula import Query
@@ -149,9 +149,15 @@ class ReasonerModel(nn.Module, ABC):
         express. Training and reports leave such queries out, and say so."""
 
     @classmethod
-    def check_newer(cls, match: NameMatch) -> None:
+    def check_newer(cls, match: NameMatch) -> None:  # noqa: ARG003
         """Refuses, as `WrongGraph`, a newer graph in which its own weights would stand for other
-        entities or relations. Those of a predictor are carried over by name."""
+        entities or relations: by default, of models without a predictor, whose weights are carried
+        over by name."""
+        if not cls.needs_predictor:
+            raise WrongGraph(
+                f"{cls.title} has embeddings of the entities that it was trained on. Train one on "
+                "the newer graph."
+            )
 
     @property
     def device(self) -> torch.device:

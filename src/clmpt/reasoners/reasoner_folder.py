@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from clmpt.compute.tensor_files import checksum, open_tensors, save_tensors, shapes_in
-from clmpt.errors import DataError
+from clmpt.errors import DataError, WrongGraph
 from clmpt.graph.knowledge_graph import KnowledgeGraph
 from clmpt.graph.splits import train_split
 from clmpt.graph.stored_names import NameMatch, StoredNames
@@ -131,7 +131,7 @@ def open_reasoner(
             predictor = on_newer_graph(predictor, match)
             tensors = _carried_over(tensors, about["predictor"], trust, folder, match)
         basis = Basis(known or graph.view(train_split(graph)), predictor)
-        model = _filled(basis, reasoning, tensors)
+        model = _filled(basis, reasoning, tensors, match is not None)
     model = model.to(device).requires_grad_(False).eval()
     return StoredReasoner(model, weights.names, about, match)
 
@@ -211,12 +211,19 @@ def parameter_counts(folder: Path) -> tuple[int, int]:
         raise DataError(f"'{folder / _ABOUT}' is damaged. {WAY_OUT}") from None
 
 
-def _filled(basis: Basis, reasoning: Reasoning, tensors: Mapping[str, Tensor]) -> ReasonerModel:
+def _filled(
+    basis: Basis, reasoning: Reasoning, tensors: Mapping[str, Tensor], newer: bool
+) -> ReasonerModel:
     """The model with these weights. Rejects a size mismatch before allocating memory."""
     with torch.device("meta"):
         outline = own_state(build_model(Basis(basis.graph, _outline(basis)), reasoning, seed=0))
     wanted = {name: tuple(tensor.shape) for name, tensor in outline.items()}
     if wanted != {name: tuple(tensor.shape) for name, tensor in tensors.items()}:
+        if newer:
+            raise WrongGraph(
+                "In the newer graph other relations are inverse to each other than in the model's, "
+                "so it has no weights for some of them. Train one on the newer graph."
+            )
         raise KeyError("the settings belong to a model of a different size")
     model = build_model(basis, reasoning, seed=0)
     with torch.no_grad():

@@ -19,7 +19,7 @@ from clmpt.compute import distributed
 from clmpt.compute.devices import forget_peak_memory, peak_memory, work_clock
 from clmpt.compute.row_shards import RowShard
 from clmpt.compute.threads import step_threads, torch_threads
-from clmpt.errors import DataError, TrainingError
+from clmpt.errors import DataError, Diverged
 from clmpt.storage.run_folder import RunFolder
 from clmpt.training.state import load_state, save_state
 
@@ -228,8 +228,8 @@ def _plain_number(value: float) -> float:
     return int(value) if value == int(value) else round(value, 3)
 
 
-def _diverged(what: str, out: Path) -> TrainingError:
-    return TrainingError(
+def _diverged(what: str, out: Path) -> Diverged:
+    return Diverged(
         f"{what}. Earlier results are kept in '{out}'. Try a lower learning rate, in a new folder."
     )
 

@@ -118,8 +118,13 @@ class Trainer:
                 "With all entities as negatives a step uses every row of the table. Choose "
                 "negatives = 'query' or 'batch', or entity_rows = 'all'."
             )
-        table = predictor.entities_ED if predictor is not None else None
-        return table if table is not None and table.requires_grad else None
+        if predictor is None:
+            raise SettingError(
+                f"{self.model.title} has a table of its own, of which a step updates every row. "
+                "Choose entity_rows = 'all'."
+            )
+        table = predictor.entities_ED
+        return table if table.requires_grad else None
 
     def step(self) -> Tensor:
         """Takes a step and returns the loss before it, on the device; reading its value waits."""

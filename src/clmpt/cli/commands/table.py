@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import shlex
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from clmpt.cli.output import TerminalTable, say, show_json, show_table, tell
 from clmpt.cli.progress_bars import stage_bars
 from clmpt.compute.processors import available_processors
 from clmpt.display.text import counted
+from clmpt.errors import TrainingError
 from clmpt.experiments.model_table import (
     ModelTable,
     TableRow,
@@ -34,46 +36,72 @@ def make_table(options: argparse.Namespace) -> None:
     graph, data, out = open_graph(options.data), Path(options.data), Path(options.out)
     records = Path(options.records) if options.records else out / _RECORDS
     check_folder(graph, out)
-    left = [row for row in chosen.rows if not row.is_in(_recorded(row, graph, records))]
+    found = _all_recorded(whole, graph, data, records)
+    left = [row for row in chosen.rows if not row.is_in(found.get(row.name))]
     done = len(chosen.rows) - len(left)
     tell(f"{whole.title}: {counted(len(chosen.rows), 'row')}, {done} done.")
     if options.plan:
         for row in chosen.rows:
-            trials = f", {counted(len(row.study.sweep.points), 'trial')}" if row.study.sweep else ""
+            trials = f", {counted(row.trials, 'trial')}" if row.trials else ""
             state = "to do" if row in left else "done"
             say(f"  {row.name:<24}{state}{trials}")
         return
-    workers = options.workers or available_processors()
+    workers, failed = options.workers or available_processors(), []
     for number, row in enumerate(left, 1):
+        known = _recorded(row, graph, data, records)
+        if row.is_in(known):  # another process has made it meanwhile
+            continue
         tell(f"{row.name} ({number} of {len(left)})")
         try:
             with stage_bars() as show:
-                known = _recorded(row, graph, records)
                 made = perform_row(row, graph, data, out, workers, show, known)
         except KeyboardInterrupt:
             tell(f"Stopped. Run the same command again to resume '{out}'.")
             raise
+        except TrainingError as error:
+            tell(f"{row.name}: {error}")
+            failed.append(row.name)
+            continue
         replace(made, command=_commands(whole, options)[row.name]).save(records)
-        _renew_page(whole, graph, records, options)
-    _show(whole, graph, records, options)
+        _renew_page(whole, graph, data, records, options)
+    found = _all_recorded(whole, graph, data, records)
+    if found:
+        _renew_page(whole, graph, data, records, options)
+        _show(found, records, options)
+    if failed:
+        raise TrainingError(f"Not made, for the reasons above: {', '.join(failed)}.")
 
 
-def _recorded(row: TableRow, graph: KnowledgeGraph, records: Path) -> TableRecord | None:
-    path = record_file(records, row.name, row.key(graph))
+def _recorded(
+    row: TableRow, graph: KnowledgeGraph, data: Path, records: Path
+) -> TableRecord | None:
+    path = record_file(records, row.name, row.key(graph, data))
     return read_record(path) if path.exists() else None
 
 
-def _entries(whole: ModelTable, graph: KnowledgeGraph, records: Path) -> list[Entry]:
-    """Of all rows that are recorded as they are asked for now."""
-    found = (_recorded(row, graph, records) for row in whole.rows)
-    return [entry for record in found if record for entry in record.entries]
+def _all_recorded(
+    whole: ModelTable, graph: KnowledgeGraph, data: Path, records: Path
+) -> dict[str, TableRecord]:
+    """All rows that are recorded as they are asked for now, by name."""
+    found = {row.name: _recorded(row, graph, data, records) for row in whole.rows}
+    return {name: record for name, record in found.items() if record}
+
+
+def _entries(found: Mapping[str, TableRecord]) -> list[Entry]:
+    return [entry for record in found.values() for entry in record.entries]
 
 
 def _renew_page(
-    whole: ModelTable, graph: KnowledgeGraph, records: Path, options: argparse.Namespace
+    whole: ModelTable,
+    graph: KnowledgeGraph,
+    data: Path,
+    records: Path,
+    options: argparse.Namespace,
 ) -> None:
-    commands = _commands(whole, options)
-    renew(table_page(whole.title, _entries(whole, graph, records), commands), records)
+    found = _all_recorded(whole, graph, data, records)
+    missing = [row.name for row in whole.rows if row.name not in found]
+    page = table_page(whole.title, _entries(found), _commands(whole, options), missing)
+    renew(page, records)
 
 
 def _commands(whole: ModelTable, options: argparse.Namespace) -> dict[str, str]:
@@ -88,10 +116,8 @@ def _portable(path: str) -> str:
     return path if not Path(path).is_absolute() else Path(path).name
 
 
-def _show(
-    whole: ModelTable, graph: KnowledgeGraph, records: Path, options: argparse.Namespace
-) -> None:
-    entries = ranked(_entries(whole, graph, records))
+def _show(found: Mapping[str, TableRecord], records: Path, options: argparse.Namespace) -> None:
+    entries = ranked(_entries(found))
     if options.json:
         show_json([{"name": one.name, **one.report, "costs": one.costs} for one in entries])
         return

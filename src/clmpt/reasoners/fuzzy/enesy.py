@@ -95,6 +95,10 @@ class ENeSy(OperatorModel):
     def forward(self, batch: OperatorBatch, compared: bool = False) -> tuple[Tensor, Tensor]:
         """sets_QX of all answers; and how unlike its embeddings become when they turn into sets and
         back, as the mean over each query's projections, if that is to be `compared`."""
+        with torch.autocast(self.device.type, enabled=False):
+            return self._run(batch, compared)
+
+    def _run(self, batch: OperatorBatch, compared: bool) -> tuple[Tensor, Tensor]:
         weight_E = functional.softplus(self.weigher(self.predictor.entities_ED))[:, 0]
         lost_Q, counts_Q = weight_E.new_zeros(batch.queries), weight_E.new_zeros(batch.queries)
 
@@ -115,8 +119,8 @@ class ENeSy(OperatorModel):
             member_NE = _LOGIC[step.operator](members)
             return torch.cat([self.embedded(member_NE, weight_E), member_NE], 1)
 
-        with torch.autocast(self.device.type, enabled=False):
-            return run_steps(batch, computed), lost_Q / counts_Q.clamp_min(1)
+        set_QX = run_steps(batch, computed)
+        return set_QX, lost_Q / counts_Q.clamp_min(1)
 
     def project(
         self, set_NX: Tensor, relation_N: Tensor, weight_E: Tensor

@@ -31,6 +31,9 @@ class GammaESettings(NetworkSettings):
     union: Literal["operator", "disjunctive", "de-morgan"] = setting(  # type: ignore[assignment]
         "operator", "a network of its own, the best of the disjuncts, or a | b as !(!a & !b)"
     )
+    united: Literal["rate", "scale"] = setting(
+        "rate", "what a union makes of the second number; released is a scale in place of a rate"
+    )
 
 
 class GammaE(ByProducts):
@@ -82,7 +85,8 @@ class GammaE(ByProducts):
         scale_kND = 1 / rate_kND
         mean_ND = (shape_kND * scale_kND).sum(0)
         alpha_ND = mean_ND**2 / (shape_kND * scale_kND**2).sum(0)
-        beta_ND = mean_ND / (alpha_ND * len(part_kNX))
+        scale_ND = mean_ND / (alpha_ND * len(part_kNX))
+        beta_ND = scale_ND if self.settings.united == "scale" else 1 / scale_ND
         found_NX = torch.cat([alpha_ND, beta_ND], 1)
         return torch.where(found_NX.abs() < _SMALL, _SMALL, found_NX)  # eq:gammae-unite
 
@@ -108,8 +112,8 @@ class _UnionAttention(nn.Module):
     def __init__(self, width: int, generator: torch.Generator) -> None:
         super().__init__()
         self.layer1 = linear(2 * width, width, generator)
-        self.layer2 = linear(width, width // 2, generator)
-        self.layer3 = linear(width // 2, width, generator)
+        self.layer2 = linear(width, max(1, width // 2), generator)
+        self.layer3 = linear(max(1, width // 2), width, generator)
 
     def forward(self, part_kNX: Tensor) -> Tensor:
         hidden_kND = functional.relu(self.layer2(functional.relu(self.layer1(part_kNX))))

@@ -120,7 +120,16 @@ def undivided(query: Query) -> tuple[Operator, ...]:
     >>> [type(tree).__name__ for tree in undivided(shape("2u"))]
     ['Unite']
     """
-    return (_simple(operator_tree(query)),)
+    return (_simple(_whole(query)),)
+
+
+def _whole(query: Query) -> Operator:
+    """The tree of the formula as it is written, or else a union of its disjuncts' trees: where an
+    *or* shares variables with what is outside of it, only these are trees."""
+    try:
+        return operator_tree(query)
+    except UnsupportedQuery:
+        return Unite(disjunctive(query))
 
 
 def united_disjuncts(query: Query) -> tuple[Operator, ...]:
@@ -140,7 +149,7 @@ def de_morgan(query: Query) -> tuple[Operator, ...]:
     >>> print(de_morgan(shape("2u"))[0].of.parts[0])  # doctest: +ELLIPSIS
     Negate(of=Project(...
     """
-    return (_simple(_without_unions(operator_tree(query))),)
+    return (_simple(_without_unions(_whole(query))),)
 
 
 def _without_unions(node: Operator) -> Operator:

@@ -17,8 +17,6 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from clmpt.compute.chunks import rows_at_once
-from clmpt.errors import WrongGraph
-from clmpt.graph.stored_names import NameMatch
 from clmpt.logic.operator_tree import Anchor, Intersect, Negate, Operator, Project, Unite
 from clmpt.predictors.predictor import look_up
 from clmpt.queries.store import QueryGroup
@@ -215,13 +213,6 @@ class SetOperatorModel(OperatorModel):
     # --- the rest of the interface ----------------------------------------------------------------
 
     @classmethod
-    def check_newer(cls, match: NameMatch) -> None:  # noqa: ARG003
-        raise WrongGraph(
-            f"{cls.title} has embeddings of the entities that it was trained on. Train one on the "
-            "newer graph."
-        )
-
-    @classmethod
     def summary(cls, settings: Any) -> str:
         return f"rank {settings.rank}"
 
@@ -258,7 +249,8 @@ class ByProducts(MarginModel):
     """A model whose scores are an inner product and a number for each set and each entity.
 
     So are those of divergences between distributions of an exponential family, and all entities
-    are scored by one matrix product.
+    are scored by one matrix product. A divergence is a small difference of large products, so
+    these are never in half precision.
     """
 
     @abstractmethod
@@ -270,17 +262,20 @@ class ByProducts(MarginModel):
         """The same of entities."""
 
     def compared(self, row_UW: Tensor) -> Tensor:
-        factor_UX, own_U = self.of_entities(row_UW)
-        return torch.cat([factor_UX, own_U[:, None]], 1)
+        with torch.autocast(row_UW.device.type, enabled=False):
+            factor_UX, own_U = self.of_entities(row_UW)
+            return torch.cat([factor_UX, own_U[:, None]], 1)
 
     def match(self, set_GX: Tensor, row_GKF: Tensor) -> Tensor:
-        factor_GX, own_G = self.of_sets(set_GX)
-        product_GK = (row_GKF[..., :-1] @ factor_GX[:, :, None])[..., 0]
-        return product_GK + row_GKF[..., -1] + own_G[:, None]
+        with torch.autocast(set_GX.device.type, enabled=False):
+            factor_GX, own_G = self.of_sets(set_GX.to(row_GKF.dtype))
+            product_GK = (row_GKF[..., :-1] @ factor_GX[:, :, None])[..., 0]
+            return product_GK + row_GKF[..., -1] + own_G[:, None]
 
     def match_all(self, set_GX: Tensor, row_EF: Tensor) -> Tensor:
-        factor_GX, own_G = self.of_sets(set_GX)
-        return factor_GX @ row_EF[:, :-1].T + row_EF[:, -1] + own_G[:, None]
+        with torch.autocast(set_GX.device.type, enabled=False):
+            factor_GX, own_G = self.of_sets(set_GX.to(row_EF.dtype))
+            return factor_GX @ row_EF[:, :-1].T + row_EF[:, -1] + own_G[:, None]
 
 
 class _OperatorReasoner(ModelReasoner):
