@@ -31,7 +31,7 @@ from clmpt.reasoners.question_kinds import KINDS, kind_of
 from clmpt.reasoners.reasoner_folder import open_reasoner
 from clmpt.sampling.sampler import Protocol, sample
 from clmpt.training.runs import pretrain, train
-from models import reasoning
+from models import random_predictor, reasoning
 from small_training import districts, predictor, queries, settings, valid_graph
 
 HELD_OUT = Protocol(("train", "valid"), ("train", "valid", "test"), 100)
@@ -160,10 +160,19 @@ def test_continuous_optimisation_says_where_it_only_approximates() -> None:
     assert "'some … not'" in made.notes(shape("pni"))[0]
 
 
-def test_a_regulariser_needs_a_predictor_that_has_one() -> None:
+def test_distances_have_no_sigmoid() -> None:
     tables = torch.randn(40, 6), torch.randn(5, 6), torch.full((5,), -1)
     basis = Basis(valid_graph(), TransE(*tables))
-    with pytest.raises(SettingError, match="TransE has no N3 regulariser"):
+    with pytest.raises(SettingError, match=r"those of TransE are distances.*truth = 'calibrated'"):
+        model("cqd-co", basis, regularisation=0.0)
+    with pytest.raises(SettingError, match=r"Scores of TransE are distances.*'softmax'"):
+        model("cqd-beam", basis)
+    model("cqd-beam", basis, truth="softmax")
+
+
+def test_a_regulariser_needs_a_predictor_that_has_one() -> None:
+    basis = Basis(valid_graph(), random_predictor("rescal", 40, 5))
+    with pytest.raises(SettingError, match="RESCAL has no N3 regulariser"):
         model("cqd-co", basis)
     made = model("cqd-co", basis, regularisation=0.0, iterations=5)
     assert (

@@ -10,11 +10,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from clmpt.errors import TrainingError
+from clmpt.errors import SettingError, TrainingError, WrongGraph
 from clmpt.evaluation.measuring import evaluate
+from clmpt.graph.builder import GraphBuilder
 from clmpt.graph.knowledge_graph import KnowledgeGraph
 from clmpt.logic.shapes import shape
 from clmpt.predictors.predictor import EmbeddingPredictor, fresh_predictor, read_pretraining
+from clmpt.queries.store import QuerySet
 from clmpt.reasoners.model import Basis, build_model
 from clmpt.reasoners.operators.operator_model import OperatorModel
 from clmpt.reasoners.reasoner_folder import about_reasoner, open_reasoner
@@ -105,16 +107,61 @@ def test_queries_that_a_model_cannot_express_are_not_enough(tmp_path: Path) -> N
         list(train(graph, None, only, reasoning(reasoner="gqe"), settings(), tmp_path / "run"))
 
 
-def test_a_killed_run_resumes_to_the_same_weights(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["gqe", "kgtransformer", "gnn-qe"])
+def test_weights_for_entities_or_relations_do_not_stand_for_others(
+    name: str, tmp_path: Path
+) -> None:
+    """A newer graph may have the same number of them in another order."""
     graph = valid_graph()
+    chosen = {"rank": 4, "layers": 2} if name != "gqe" else {"rank": 4}
+    course = settings(steps=1, validation_queries=0)
+    made = reasoning(reasoner=name, **chosen)
+    list(train(graph, None, queries(graph, shapes=("1p",)), made, course, tmp_path / "run"))
+    places = (reversed(range(40)), reversed(range(5)))
+    builder = GraphBuilder([f"e{n}" for n in places[0]], [f"r{n}" for n in places[1]])
+    for split in ("train", "valid", "test"):
+        builder.add_ids(split, np.array([[0, 1, 2]], np.int32))
+    with pytest.raises(WrongGraph, match="Train one on the newer graph"):
+        open_reasoner(tmp_path / "run", builder.build(), newer=True)
+
+
+def test_a_graph_network_needs_relations_that_are_as_inverse_as_before(tmp_path: Path) -> None:
+    facts = [("a", "owns", "b"), ("b", "owned by", "a"), ("a", "likes", "b"), ("b", "likes", "c")]
+    before = KnowledgeGraph.from_triples(facts)
+    after = KnowledgeGraph.from_triples([*facts, ("c", "owns", "d")])  # but not owned by
+    all_facts = Protocol(("facts",), ("facts",))
+    asked = QuerySet((sample(shape("1p"), before, all_facts, 4, seed=0),), {})
+    made, course = reasoning(reasoner="gnn-qe", rank=4), settings(steps=1, validation_queries=0)
+    list(train(before, None, asked, made, course, tmp_path / "run"))
+    with pytest.raises(WrongGraph, match="relations are inverse to each other"):
+        open_reasoner(tmp_path / "run", after, newer=True)
+
+
+def test_a_table_of_its_own_is_updated_whole(tmp_path: Path) -> None:
+    graph = valid_graph()
+    course, made = settings(steps=1, entity_rows="step"), reasoning(reasoner="gqe")
+    with pytest.raises(SettingError, match="GQE has a table of its own"):
+        list(train(graph, None, queries(graph), made, course, tmp_path / "run"))
+
+
+RESUMED: dict[str, tuple[dict[str, Any], int]] = {  # one of each family, and the epochs of a run
+    "betae": ({"rank": 8, "hidden": 16, "dropout": 0.1}, 12),
+    "kgtransformer": ({"rank": 8, "layers": 2, "feed_forward": 8, "dropout": 0.1}, 8),
+    "gnn-qe": ({"rank": 4, "layers": 2}, 6),
+}
+
+
+@pytest.mark.parametrize("name", RESUMED)
+def test_a_killed_run_resumes_to_the_same_weights(name: str, tmp_path: Path) -> None:
+    graph, (chosen, epochs) = valid_graph(), RESUMED[name]
     graph.save(tmp_path / "graph")
     queries(graph).save(tmp_path / "train.queries")
     call = (
         "train(KnowledgeGraph.open(sys.argv[1]), None, QuerySet.open(sys.argv[2]), "
-        "read_reasoning({'reasoner': 'betae', 'rank': 8, 'hidden': 16, 'dropout': 0.1}), "
+        f"read_reasoning({ ({'reasoner': name, **chosen})!r}), "
         "read_table(Training, json.loads(sys.argv[3])), sys.argv[4], save_seconds=SAVE_SECONDS)"
     )
-    course = {"batch": 16, "epochs": 24, "validate_every": 16, "patience": 99}
+    course = {"batch": 16, "epochs": epochs, "validate_every": 16, "patience": 99}
     course |= {"validation_queries": 5, "negative_count": 7}
     places = [str(tmp_path / name) for name in ("graph", "train.queries")]
     command = [*saving_often(call), *places, json.dumps({**course, "device": "cpu"})]

@@ -10,6 +10,7 @@ from clmpt.cli.options.option_types import (
     count,
     whole_number,
 )
+from clmpt.registry import REASONERS
 
 
 def experiment_options(command: AddCommand, reasoner: str | None) -> None:  # noqa: ARG001
@@ -48,7 +49,9 @@ def _reproduce(command: AddCommand) -> None:
         "--out", required=True, metavar="RUN", help="folder; variants in it share stages"
     )
     run.add_argument(
-        "--reasoner", metavar="NAME", help="overrides the recipe: clmpt, lmpnn or a dotted path"
+        "--reasoner",
+        metavar="NAME",
+        help=f"overrides the recipe: {', '.join(REASONERS.own)} or a dotted path",
     )
     run.add_argument(
         "--set",

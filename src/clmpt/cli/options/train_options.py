@@ -38,7 +38,8 @@ def reasoner_options(command: AddCommand, reasoner: str | None) -> None:
         "--reasoner",
         default=reasoner,
         metavar="NAME",
-        help="clmpt, lmpnn or package.module:Class; each has its own options (default: clmpt)",
+        help=f"{', '.join(REASONERS.own)} or package.module:Class; each has its own options "
+        "(default: clmpt)",
     )
     train.add_argument(
         "--start-from", metavar="CHECKPOINT", help="a trained reasoner whose weights to start with"

@@ -19,6 +19,7 @@ from clmpt.logic.binding_order import binding_order
 from clmpt.logic.formula import Formula, Not, Or, Query, atoms, children
 from clmpt.logic.normal_form import variables_in
 from clmpt.logic.quantifiers import narrowed, quantified
+from clmpt.predictors.inner_products import InnerProductPredictor
 from clmpt.predictors.predictor import EmbeddingPredictor
 from clmpt.queries.store import QueryGroup
 from clmpt.reasoners.decomposition.decomposition_model import DecompositionModel
@@ -61,9 +62,14 @@ class CQDBeam(DecompositionModel):
     def check(
         cls,
         settings: CQDBeamSettings,
-        predictor: type[EmbeddingPredictor],  # noqa: ARG003
+        predictor: type[EmbeddingPredictor],
         width: int,  # noqa: ARG003
     ) -> None:
+        if settings.truth == "sigmoid" and not issubclass(predictor, InnerProductPredictor):
+            raise SettingError(
+                f"Scores of {predictor.__name__} are distances, whose sigmoids are next to "
+                "nothing. Choose truth = 'calibrated' or 'softmax'."
+            )
         if settings.truth == "raw" and settings.t_norm == "lukasiewicz":
             raise SettingError("'lukasiewicz' needs truth values from 0 to 1, not raw scores.")
 

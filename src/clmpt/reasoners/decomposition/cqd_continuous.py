@@ -34,7 +34,7 @@ from clmpt.logic.formula import (
 from clmpt.logic.normal_form import variables_in
 from clmpt.logic.quantifiers import apart, quantified, some_not
 from clmpt.logic.query_graph import NEGATED_GROUP
-from clmpt.predictors.inner_products import DiagonalPredictor
+from clmpt.predictors.inner_products import DiagonalPredictor, InnerProductPredictor
 from clmpt.predictors.predictor import EmbeddingPredictor
 from clmpt.queries.store import QueryGroup
 from clmpt.reasoners.decomposition.decomposition_model import DecompositionModel
@@ -89,6 +89,12 @@ class CQDContinuous(DecompositionModel):
         predictor: type[EmbeddingPredictor],
         width: int,  # noqa: ARG003
     ) -> None:
+        if not issubclass(predictor, InnerProductPredictor):
+            raise SettingError(
+                f"{cls.title} takes sigmoids of scores, and those of {predictor.__name__} are "
+                "distances. Choose a predictor such as complex, or the reasoner cqd-beam with "
+                "truth = 'calibrated'."
+            )
         if settings.regularisation and not issubclass(predictor, DiagonalPredictor):
             raise SettingError(
                 f"{predictor.__name__} has no N3 regulariser. Set the regularisation to 0."
