@@ -128,7 +128,7 @@ def test_every_row_of_a_table_has_settings_that_fit_and_a_budget(path: Path) -> 
         assert len(tried) in (1, 3)  # as many trials for every model
         for recipe in tried:
             assert recipe.experiment.benchmark.startswith(path.stem.removesuffix("-settings"))
-            assert recipe.training.minutes == (3 if row.study.sweep else 15)
+            assert recipe.training.minutes == (2 if row.study.sweep else 15)
             assert recipe.training.steps == 0
 
 

@@ -74,12 +74,12 @@ class Row:
     pretraining: str = DASH
     training: str = DASH
     answering: str = DASH
-    command: str = ""
+    commands: tuple[str, ...] = ()
     page: str = ""
 
     @property
     def is_published(self) -> bool:
-        return not self.command
+        return not self.commands
 
     def cell(self, column: str) -> str:
         if column not in self.figures:
@@ -128,7 +128,7 @@ def _section(benchmark: str, queries: str, own: Sequence[Row]) -> Iterator[str]:
         )
         yield f"\\* {told}. Published rows score it so, too.\n"
     yield f"Published: {published()['source']}.\n" if beside else ""
-    yield table(["row", "made by"], [[_named(row), f"`{row.command}`"] for row in ranked(own)])
+    yield table(["row", "made by"], [[_named(row), _listed(row)] for row in ranked(own)])
 
 
 def ranked(rows: Sequence[Row]) -> list[Row]:
@@ -137,6 +137,11 @@ def ranked(rows: Sequence[Row]) -> list[Row]:
     return sorted(
         rows, key=lambda row: (*(-row.figures.get(name, -1.0) for name in averages), row.name)
     )
+
+
+def _listed(row: Row) -> str:
+    """The commands that made it, in order."""
+    return "<br>".join(f"`{command}`" for command in row.commands)
 
 
 def _named(row: Row) -> str:
@@ -170,12 +175,20 @@ def _published(benchmark: str) -> list[Row]:
 
 def _recorded(results: Path) -> Iterator[Row]:
     """A row for each record of `clmpt table`; other JSON files are none of our business."""
+    found: dict[tuple[Path, str], Path] = {}
     for path in sorted(results.rglob("*.json")):
         document = json.loads(path.read_text(encoding="utf-8"))
         if isinstance(document, dict) and document.keys() >= {"format", "entries"}:
             page = path.with_name("report.md")
             link = page.relative_to(results.parent).as_posix() if page.exists() else ""
-            yield row_of(read_record(path), link)
+            record = read_record(path)
+            other = found.setdefault((path.parent, record.name), path)
+            if other != path:
+                raise DataError(
+                    f"'{other}' and '{path}' are records of one row with different settings. "
+                    "Remove the one that does not count any more."
+                )
+            yield row_of(record, link)
 
 
 def row_of(record: TableRecord, page: str = "") -> Row:
@@ -202,7 +215,7 @@ def row_of(record: TableRecord, page: str = "") -> Row:
         deviations,
         noted,
         **_recorded_costs(first.costs),
-        command=record.command,
+        commands=(record.command,),
         page=page,
     )
 
@@ -269,7 +282,9 @@ def page_row(given: Mapping[str, Any], text: str) -> Row:
         str(given["queries"]),
         figures,
         notes=frozenset(noted),
-        command=str(given["command"]),
+        commands=tuple(given["command"])
+        if isinstance(given["command"], list)
+        else (str(given["command"]),),
         page=str(given["page"]),
         **{**_page_costs(costs), **{n: str(given[n]) for n in COSTS if n in given}},
     )
