@@ -128,8 +128,15 @@ def main() -> None:
     parser.add_argument("--sizes", nargs="+", default=sizes, metavar="ROWSxWIDTH")
     parser.add_argument("--recall", type=float, default=0.95, help="of the 100 best")
     parser.add_argument("--ask", action="store_true", help="ask whole questions")
+    parser.add_argument("--keep", metavar="FOLDER", help="make a graph and a model only")
     options = parser.parse_args()
     headers = ("entities", "width", "scores", "exact ms", "index ms", "recall@10", "recall@100")
+    if options.keep:
+        rows, width = map(int, options.sizes[0].split("x"))
+        graph = random_graph(rows)
+        graph.save(Path(options.keep) / "graph")
+        save_model(Path(options.keep) / "model", graph, width)
+        return
     line = _LINE.format(*headers, "build s", "MB")
     if options.ask:
         line = (

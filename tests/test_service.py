@@ -11,7 +11,12 @@ from pathlib import Path
 import pytest
 
 from clmpt.cli.main import main
+from clmpt.graph.knowledge_graph import KnowledgeGraph
+from clmpt.graph.opening import open_graph
+from clmpt.logic.printing import name_text
 from clmpt.service.client import ServiceClient, ServiceError
+from clmpt.service.served import Asking, Served
+from clmpt.service.service_settings import ServedFolder
 from service_process import RunningService, running_service
 
 FILMS = """@prefix : <http://e/> . @prefix rdfs: <http://www.w3.org/2000/01/rdf-schema#> .
@@ -282,6 +287,22 @@ def test_a_model_tells_its_figures_and_nothing_of_the_machine(model: RunningServ
     told = json.dumps([found, model.get("/models").json])
     assert not re.search(r"python|torch|linux|x86|/tmp|\d+\.\d+\.\d+", told.lower())
     assert model.get("/models/nobody").status == 404
+
+
+def test_a_model_answers_about_a_newer_graph(fitted: Path, tmp_path: Path) -> None:
+    newer = tmp_path / "newer"
+    before = open_graph(fitted / "model" / "graph")
+    head, relation, _ = before.triples()[0]
+    known = before.entities.names[head], before.relations.names[relation]
+    triples = [
+        (before.entities.names[h], before.relations.names[r], before.entities.names[t])
+        for h, r, t in before.triples()
+    ]
+    KnowledgeGraph.from_triples([*triples, (*known, "somebody new")]).save(newer)
+    folder = ServedFolder("model", str(fitted / "model"), True, str(newer))
+    served = Served.open(folder, "cpu", ())
+    (found,) = served.ask([f"?x : {name_text(known[1])}({name_text(known[0])}, ?x)"], Asking())
+    assert "known" in {one["status"] for one in found["answers"] if "somebody new" in str(one)}
 
 
 def test_exact_answers_of_a_plain_graph_are_known(model: RunningService) -> None:

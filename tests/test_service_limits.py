@@ -173,6 +173,7 @@ assert "torch" not in sys.modules
     [
         (["serve", "nowhere"], "no file or folder"),
         (["serve", "."], "not a folder with a graph"),
+        (["serve", ".", "--graph", "."], "--graph is for a single model"),
     ],
 )
 def test_wrong_uses_of_serve(

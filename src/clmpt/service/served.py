@@ -62,7 +62,7 @@ class Served:
             return cls(folder, open_graph(folder.path))
         from clmpt.service.served_models import open_answerer
 
-        model = open_answerer(folder.path, device, trust, None)
+        model = open_answerer(folder, device, trust, None)
         return cls(folder, model.graph, {None: model}, device, trust)
 
     @property
@@ -95,9 +95,7 @@ class Served:
         if reasoner not in self.models:
             from clmpt.service.served_models import open_answerer
 
-            self.models[reasoner] = open_answerer(
-                self.folder.path, self.device, self.trust, reasoner
-            )
+            self.models[reasoner] = open_answerer(self.folder, self.device, self.trust, reasoner)
         return self.models[reasoner]
 
     # --- questions --------------------------------------------------------------------------------

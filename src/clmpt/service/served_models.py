@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from clmpt.answering.answerer import Answerer
+from clmpt.service.service_settings import ServedFolder
 
 
-def open_answerer(path: str, device: str, trust: tuple[str, ...], reasoner: str | None) -> Answerer:
-    return Answerer.open(path, device=device, trust=trust, reasoner=reasoner)
+def open_answerer(
+    folder: ServedFolder, device: str, trust: tuple[str, ...], reasoner: str | None
+) -> Answerer:
+    return Answerer.open(folder.path, folder.graph, device, trust, reasoner)

@@ -13,6 +13,7 @@ class ServedFolder:
     name: str
     path: str
     is_model: bool
+    graph: str | None = None  # other than the model's own
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+from dataclasses import replace
 from ipaddress import ip_address
 from pathlib import Path
 
@@ -19,7 +20,7 @@ def serve_folders(options: argparse.Namespace) -> None:
     except ModuleNotFoundError as error:
         raise MissingLibrary(error.name or "fastapi", "'clmpt serve'", "'clmpt[serve]'") from None
     settings = ServiceSettings(
-        folders=_folders(options.folders),
+        folders=_folders(options.folders, options.graph),
         token=options.token or os.environ.get("CLMPT_TOKEN") or None,
         time_limit=options.time_limit,
         memory_limit=options.memory_limit,
@@ -45,8 +46,12 @@ def _announce(address: str) -> None:
     say("Ctrl-C stops it.")
 
 
-def _folders(paths: list[str]) -> tuple[ServedFolder, ...]:
+def _folders(paths: list[str], graph: str | None) -> tuple[ServedFolder, ...]:
     found = tuple(_folder(Path(path)) for path in paths)
+    if graph is not None:
+        if len(found) != 1 or not found[0].is_model:
+            raise SettingError("--graph is for a single model: the graph that it answers about.")
+        found = (replace(found[0], graph=str(Path(graph).resolve())),)
     names = [folder.name for folder in found]
     if len(set(names)) < len(names):
         raise SettingError(f"Two of these have the same name: {', '.join(names)}. Rename one.")

@@ -22,6 +22,9 @@ def service_options(command: AddCommand, reasoner: str | None) -> None:  # noqa:
     serve.add_argument(
         "folders", nargs="+", metavar="MODEL-OR-GRAPH", help="models, or graphs for exact answers"
     )
+    serve.add_argument(
+        "--graph", metavar="FOLDER", help="of a single model, if its graph has moved or has changed"
+    )
     serve.add_argument("--host", default="127.0.0.1", help="who can reach it (default: 127.0.0.1)")
     serve.add_argument("--port", type=count, default=8000, metavar="N", help="(default: 8000)")
     serve.add_argument(
