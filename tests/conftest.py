@@ -33,6 +33,12 @@ def benchmarks() -> Path:
     return BENCHMARKS
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The tests of the largest model come last: otherwise both halves begin with some, and one
+    process waits while the other trains it."""
+    items.sort(key=lambda item: "world_model" in getattr(item, "fixturenames", ()))
+
+
 @pytest.fixture(scope="session")
 def world_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What `clmpt demo` leaves behind, made once however many processes run the tests; its output

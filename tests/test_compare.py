@@ -192,6 +192,13 @@ def test_seeds_of_a_variant_are_one_model(home: Path, tmp_path: Path, capsys: Ca
     assert "is listed twice" in said
 
 
+def test_what_no_seed_changes_counts_once(run: Path, tmp_path: Path, capsys: Captured) -> None:
+    """The baseline of two runs over the same predictor, for example."""
+    shutil.copytree(run, tmp_path / "again")
+    assert main(["compare", f"a={run}", f"a={tmp_path / 'again'}", "--resamples", "100"]) == 0
+    assert "seeds" not in capsys.readouterr().out
+
+
 def test_seeds_must_be_measured_alike() -> None:
     first = measured({"1p": [0.1, 0.2]})
     for other, why in (

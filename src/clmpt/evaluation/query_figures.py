@@ -43,6 +43,12 @@ class QueryFigures:
         """One of `FIGURES` for each query of a shape."""
         return self.rows[shape][:, FIGURES.index(name)].astype(np.float64)
 
+    def is_same(self, other: QueryFigures) -> bool:
+        """Whether every query has the same figures in both."""
+        return (self.checksums, self.conditions) == (other.checksums, other.conditions) and all(
+            np.array_equal(rows, other.rows[shape]) for shape, rows in self.rows.items()
+        )
+
 
 def save_query_figures(
     shapes: Sequence[ShapeResult], conditions: dict[str, Any], path: Path
