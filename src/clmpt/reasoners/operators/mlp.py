@@ -35,6 +35,10 @@ class MLPSettings(NetworkSettings):
     layers: int = setting(1, "hidden layers of a network", least=1, most=64)
     parts: Literal["sorted", "written"] = setting("sorted", _ORDER)
 
+    @property
+    def sorts(self) -> bool:
+        return self.parts == "sorted"
+
 
 @dataclass(frozen=True)
 class MixerSettings(MarginSettings):
@@ -43,6 +47,10 @@ class MixerSettings(MarginSettings):
     token_hidden: int = setting(200, "hidden width of maps over dimensions", least=1)
     channel_hidden: int = setting(4, "hidden width of maps over channels", least=1)
     parts: Literal["sorted", "written"] = setting("sorted", _ORDER)
+
+    @property
+    def sorts(self) -> bool:
+        return self.parts == "sorted"
 
 
 class PointNetworks(MarginModel):

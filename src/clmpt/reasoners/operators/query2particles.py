@@ -37,6 +37,14 @@ class ParticleSettings(OperatorSettings):
         "sorted", "of an intersection: 'sorted' by what they are, or as 'written' in the query"
     )
 
+    @property
+    def drops(self) -> float:
+        return self.dropout
+
+    @property
+    def sorts(self) -> bool:
+        return self.parts == "sorted"
+
 
 class Query2Particles(SetOperatorModel):
     """Sets are points_NPD. Entities have a row [point | bias]."""

@@ -43,6 +43,16 @@ class OperatorSettings(Settings):
 
     rank: int = setting(128, "numbers per entity, of each kind that a model has", least=1)
 
+    @property
+    def drops(self) -> float:
+        """The probability of dropout."""
+        return 0.0
+
+    @property
+    def sorts(self) -> bool:
+        """Whether the parts of an intersection are sorted, where their order matters."""
+        return False
+
 
 @dataclass(frozen=True)
 class MarginSettings(OperatorSettings):
@@ -65,6 +75,10 @@ class NetworkSettings(MarginSettings):
         "disjunctive", "the best of the disjuncts counts, or a | b is !(!a & !b)"
     )
 
+    @property
+    def drops(self) -> float:
+        return self.dropout
+
     def products(self, inside: int, outside: int) -> float:
         """Operations of a network's matrix products, by its ends in widths of an entity."""
         ends = (inside + outside) * self.rank
@@ -72,11 +86,7 @@ class NetworkSettings(MarginSettings):
 
 
 class SetOperatorModel(OperatorModel):
-    """Sets of entities as rows_NX, and operators on them.
-
-    If the order of an intersection's parts matters to it, it has a setting `parts`: by default they
-    are sorted, so that it does not matter how a query was written.
-    """
+    """Sets of entities as rows_NX, and operators on them."""
 
     needs_predictor = False
     operators: ClassVar[frozenset[type[Operator]]] = frozenset({Intersect, Negate})
@@ -147,7 +157,7 @@ class SetOperatorModel(OperatorModel):
         if step.operator is Negate:
             return self.negate(parts[0], dropout)
         part_kNX = torch.stack(parts)
-        if getattr(self.settings, "parts", "") == "sorted":
+        if self.settings.sorts:
             order_kNX = step.order_kN.view(*step.order_kN.shape, *[1] * (part_kNX.dim() - 2))
             part_kNX = part_kNX.gather(0, order_kNX.expand_as(part_kNX))
         return (self.unite if step.operator is Unite else self.intersect)(part_kNX, dropout)
@@ -182,7 +192,7 @@ class SetOperatorModel(OperatorModel):
     def loss(
         self, batch: OperatorBatch, candidates: Candidates, generator: torch.Generator
     ) -> Tensor:
-        dropout = Dropout(getattr(self.settings, "dropout", 0.0), generator, candidates.first)
+        dropout = Dropout(self.settings.drops, generator, candidates.first)
         entity_N = [step.id_N for step in batch.steps if step.operator is Anchor]
         rows = _Rows(self.entities_EW, torch.cat(entity_N), candidates)
         set_GX = self(batch, rows.anchor_NW, dropout)

@@ -50,6 +50,10 @@ class KGTransformerSettings(TokenSettings):
         "alternatives are scored apart, or as in the released code in one graph, and by rank",
     )
 
+    @property
+    def smooths(self) -> float:
+        return self.smoothing
+
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.used > self.experts:

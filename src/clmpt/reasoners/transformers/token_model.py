@@ -45,6 +45,11 @@ class TokenSettings(Settings):
     heads: int = setting(4, "attention heads", least=1)
     dropout: float = setting(0.1, "dropout probability", least=0, below=1)
 
+    @property
+    def smooths(self) -> float:
+        """The share of the loss that all entities have."""
+        return 0.0
+
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.rank % self.heads:
@@ -144,7 +149,7 @@ class TokenModel(GradientModel):
 
     def loss(self, batch: TokenBatch, candidates: Candidates, generator: torch.Generator) -> Tensor:
         """With all entities as candidates, all known answers count; else the positive does."""
-        smoothing = getattr(self.settings, "smoothing", 0.0)
+        smoothing = self.settings.smooths
         answers_GD = self(batch, Dropout(self.settings.dropout, generator, candidates.first))
         if candidates.negative_QK is None:
             scores_GE = self.head(answers_GD)
