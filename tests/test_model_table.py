@@ -84,6 +84,8 @@ def test_the_page_is_sorted_and_says_what_made_each_row(made: Path) -> None:
     assert page.startswith("# Two models, four steps each")
     assert "CLMPT, 2 seeds" in page
     assert "--rows points" in page
+    assert "| parameters | memory | a query |" in page
+    assert "Trials are compared on 5 validation queries of each shape." in page
     assert "| trial | training.learning" in page
     rows = [line.split(" | ")[0].strip("| ") for line in page.splitlines() if "|" in line]
     assert (

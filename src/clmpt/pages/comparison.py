@@ -19,7 +19,7 @@ from clmpt.storage.files import clear_unfinished, new_file, new_folder
 
 _COMPARED = ("CQD-CO", "LMPNN", "CLMPT")  # published rows shown next to any run
 MEASURES = {"mrr": "MRR", "hits_at_3": "Hits@3"}
-_DASH = "–"
+DASH = "–"
 
 
 def compare(entries: Sequence[Entry]) -> Page:
@@ -80,7 +80,7 @@ def main_table(
 
 def _mean_cell(group: SeedGroup, column: str, measure: str) -> str:
     found = group.mean_of(column, measure)
-    return with_deviation(*found) if found else _DASH
+    return with_deviation(*found) if found else DASH
 
 
 def _columns(entries: Sequence[Entry]) -> list[str]:
@@ -197,7 +197,7 @@ def _counts(entries: Sequence[Entry], shapes: Sequence[str]) -> list[list[str]]:
     by_entry = {}
     for entry in entries:
         found = {shape["shape"]: f"{shape['count']:,}" for shape in entry.report["shapes"]}
-        by_entry[entry.name] = [found.get(name, _DASH) for name in shapes]
+        by_entry[entry.name] = [found.get(name, DASH) for name in shapes]
     if len({tuple(cells) for cells in by_entry.values()}) == 1:
         return [["queries", *next(iter(by_entry.values()))]]
     return [[f"queries, {name}", *cells] for name, cells in by_entry.items()]
@@ -256,7 +256,7 @@ def costs_table(entries: Sequence[Entry]) -> Table:
     rows = [
         [
             entry.name,
-            *(write(entry.costs[key]) if key in entry.costs else _DASH for key, _, write in _COSTS),
+            *(write(entry.costs[key]) if key in entry.costs else DASH for key, _, write in _COSTS),
         ]
         for entry in entries
     ]
@@ -311,10 +311,10 @@ def _settings(entries: Sequence[Entry]) -> Table:
         for entry in with_settings
     ]
     names = list(dict.fromkeys(name for settings in flat for name in settings))
-    differing = [name for name in names if len({s.get(name, _DASH) for s in flat}) > 1]
+    differing = [name for name in names if len({s.get(name, DASH) for s in flat}) > 1]
     shared = [name for name in names if name not in differing]
     headers = ["setting", *(entry.name for entry in with_settings)]
-    rows = [[name, *(s.get(name, _DASH) for s in flat)] for name in differing]
+    rows = [[name, *(s.get(name, DASH) for s in flat)] for name in differing]
     rows += [[name, flat[0][name], *[""] * (len(flat) - 1)] for name in shared]
     return Table(headers, rows, quiet_from=len(differing) if differing else None, is_text=True)
 
@@ -361,12 +361,12 @@ def _parted(table: Table, keep: int) -> tuple[list[str], Table]:
 
 def _versions(about: dict[str, Any]) -> str:
     found = about.get("versions")
-    return ", ".join(f"{k} {v}" for k, v in found.items()) if isinstance(found, dict) else _DASH
+    return ", ".join(f"{k} {v}" for k, v in found.items()) if isinstance(found, dict) else DASH
 
 
 _ABOUT: dict[str, Callable[[dict[str, Any]], str]] = {
     "started": lambda about: str(about.get("started")),
-    "commit": lambda about: str(about.get("commit") or _DASH),
+    "commit": lambda about: str(about.get("commit") or DASH),
     "versions": _versions,
     "machine": lambda about: f"{about.get('platform')}, {about.get('threads')} threads",
 }
@@ -378,8 +378,8 @@ def _shown(value: object) -> str:
 
 
 def _figure(value: float | None) -> str:
-    return _DASH if value is None else f"{value:.1f}"
+    return DASH if value is None else f"{value:.1f}"
 
 
 def _hundredths(value: object, digits: int = 1) -> str:
-    return f"{100 * value:.{digits}f}" if is_number(value) else _DASH
+    return f"{100 * value:.{digits}f}" if is_number(value) else DASH

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from clmpt.pages.charts import Cluster, draw_clusters
 from clmpt.pages.comparison import (
+    DASH,
     MEASURES,
     about_seeds,
     caveats,
@@ -15,7 +17,8 @@ from clmpt.pages.comparison import (
 )
 from clmpt.pages.entry import AVERAGES, Entry
 from clmpt.pages.page import Block, Bullets, Heading, Page, Picture, Table, Text
-from clmpt.pages.published import measure_of, published, published_models
+from clmpt.pages.published import measure_of, published, published_models, published_rows
+from clmpt.pages.seeds import seed_groups
 from clmpt.pages.trials import CHOSEN_ON_VALIDATION, trials_table
 
 _SERIES = {"Avg_p": "without negation", "Avg_n": "with negation"}
@@ -27,8 +30,9 @@ def table_page(
     """`commands` has what makes each row, by its name; `missing` are rows that are not made yet."""
     entries = ranked(entries)
     benchmark = entries[0].benchmark
-    beside = published_models(benchmark)
-    blocks: list[Block] = [main_table(entries, benchmark, beside)]
+    known = published_rows(benchmark)
+    beside = sorted(published_models(benchmark), key=lambda name: -known[name].get("Avg_p", 0.0))
+    blocks: list[Block] = [with_costs(main_table(entries, benchmark, beside), entries)]
     if missing:
         blocks.append(Text(f"Not made yet: {', '.join(missing)}."))
     blocks += about_seeds(entries)
@@ -41,6 +45,7 @@ def table_page(
         Heading("Cost", 3),
         costs_table(entries),
         Text(
+            "*A query* and *memory* above are of answering the test queries. "
             "Pre-training, training and evaluation are times by the clock, in part beside other "
             "work. Processor time is that of all threads: of the steps of training, without "
             "validation, and of answering a query, ranks included. Memory is the peak of the "
@@ -52,6 +57,35 @@ def table_page(
         blocks += [Heading("Commands", 3), _commands(entries, commands)]
     notes = dict.fromkeys(note for entry in entries for note in entry.report.get("notes", ()))
     return Page(title, [*blocks, Heading("How figures are computed", 3), Bullets(list(notes))])
+
+
+def with_costs(table: Table, entries: Sequence[Entry]) -> Table:
+    """A main table with what answering takes; of several seeds, what it takes with the first."""
+    of_row = {group.name: group.entries[0] for group in seed_groups(entries)}
+    of_row |= {entry.name: entry for entry in entries}
+    rows = []
+    for name, *cells in table.rows:
+        costs = of_row[name].costs if name in of_row else {}
+        rows.append([name, *cells, *(write(costs) for write in _ANSWERING.values())])
+    return replace(table, headers=[*table.headers, *_ANSWERING], rows=rows)
+
+
+def _parameters(costs: Mapping[str, float]) -> str:
+    found = costs.get("trained", 0.0) + costs.get("frozen", 0.0)
+    return f"{found / 1e6:.1f} M" if found else DASH
+
+
+def _memory(costs: Mapping[str, float]) -> str:
+    found = costs.get("evaluation memory")
+    return DASH if found is None else f"{found / 1e9:.1f} GB"
+
+
+def _time(costs: Mapping[str, float]) -> str:
+    found = costs.get("answering")
+    return DASH if found is None else f"{1000 * found:,.1f} ms"
+
+
+_ANSWERING = {"parameters": _parameters, "memory": _memory, "a query": _time}
 
 
 def ranked(entries: Sequence[Entry]) -> list[Entry]:
@@ -109,7 +143,21 @@ def _trials(entries: Sequence[Entry]) -> list[Block]:
         if entry.trials and _family(entry) not in seen:
             seen.add(_family(entry))
             shown += [Heading(entry.family or entry.name, 4), trials_table(entry.trials)]
-    return [Heading("Trials", 3), Text(CHOSEN_ON_VALIDATION), *shown] if shown else []
+    if not shown:
+        return []
+    counts: dict[int, list[str]] = {}
+    for entry in entries:
+        if entry.trials:
+            asked = int(entry.settings.get("training", {}).get("validation_queries", 0))
+            counts.setdefault(asked, []).append(entry.family or entry.name)
+    usual = max(counts, key=lambda asked: len(counts[asked]))
+    others = [
+        f"{', '.join(dict.fromkeys(names))} on {asked}"
+        for asked, names in counts.items()
+        if asked != usual
+    ]
+    on = "; ".join([f"Trials are compared on {usual} validation queries of each shape", *others])
+    return [Heading("Trials", 3), Text(f"{on}. {CHOSEN_ON_VALIDATION}"), *shown]
 
 
 def _commands(entries: Sequence[Entry], commands: Mapping[str, str]) -> Table:
