@@ -10,7 +10,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clmpt.errors import DataError
+from clmpt.errors import DataError, Diverged
 from clmpt.evaluation.link_ranks import evaluate_links, link_ranks
 from clmpt.evaluation.ranks import Figures, figures, filtered_ranks
 from clmpt.predictors.predictor import fresh_predictor, read_pretraining
@@ -39,7 +39,7 @@ def test_ties_count_half() -> None:
 
 
 def test_scores_that_are_not_numbers_are_rejected() -> None:
-    with pytest.raises(DataError, match="not numbers"):
+    with pytest.raises(Diverged, match="not numbers"):
         filtered_ranks(torch.full((1, 3), torch.nan), sets([0]), sets([0]))
 
 

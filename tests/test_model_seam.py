@@ -14,7 +14,7 @@ import torch
 import clmpt
 import own_models
 from clmpt.cli.main import main
-from clmpt.errors import DataError, SettingError
+from clmpt.errors import DataError, Diverged, SettingError
 from clmpt.evaluation.ranks import filtered_ranks
 from clmpt.experiments.fit_settings import fit_settings
 from clmpt.predictors.predictor import read_pretraining
@@ -122,7 +122,7 @@ def test_files_of_two_checkpoints_are_not_taken_for_one(tmp_path: Path) -> None:
 
 def test_scores_that_are_not_numbers_have_no_rank_and_minus_infinity_the_last() -> None:
     hard, known = (AnswerSets(np.array([0, 1]), np.array([e])) for e in (0, 0))
-    with pytest.raises(DataError, match="not numbers"):
+    with pytest.raises(Diverged, match="not numbers"):
         filtered_ranks(torch.tensor([[0.5, torch.nan, 0.1]]), hard, known)
     low = torch.tensor([[-torch.inf, 0.3, -torch.inf]])
     assert filtered_ranks(low, hard, known).tolist() == [2.5]  # below one, tied with another

@@ -62,4 +62,4 @@ def test_a_sweep_needs_validation_queries(
 ) -> None:
     words = arguments(home, tmp_path / "run", "--set", "training.learning_rate=0.01,0.1")
     assert main([*words, "--set", "training.validation_queries=0"]) == 2
-    assert "no validation figures to choose by" in capsys.readouterr().err
+    assert "and there are none" in capsys.readouterr().err

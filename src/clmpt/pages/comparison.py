@@ -136,7 +136,9 @@ def caveats(entries: Sequence[Entry]) -> list[str]:
     if any(entry.settings.get("queries", {}).get("tested") == "valid" for entry in entries):
         used = (
             "on which weights were chosen, too"
-            if any(entry.settings["training"].get("validation_queries") for entry in entries)
+            if any(
+                entry.settings.get("training", {}).get("validation_queries") for entry in entries
+            )
             else "on which no weights and no settings of these models were chosen"
         )
         found.append(
