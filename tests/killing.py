@@ -72,8 +72,12 @@ def interrupted_when(
 
 def killed_three_times(command: Sequence[str], out: Path) -> None:
     """Trains into `out`, is killed after each of three saves, and then finishes."""
+    killed_after_saves(command, out, 3)
+
+
+def killed_after_saves(command: Sequence[str], out: Path, kills: int) -> None:
     saved_again = SavedAgain(out / "state.safetensors")
-    for kill in range(3):
+    for kill in range(kills):
         killed_when(saved_again, [*command, str(out)], later=0.03 * kill)
         saved_again.note()
     subprocess.run([*command, str(out)], check=True, capture_output=True)
