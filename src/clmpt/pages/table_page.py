@@ -32,7 +32,10 @@ def table_page(
     benchmark = entries[0].benchmark
     known = published_rows(benchmark)
     beside = sorted(published_models(benchmark), key=lambda name: -known[name].get("Avg_p", 0.0))
-    blocks: list[Block] = [with_costs(main_table(entries, benchmark, beside), entries)]
+    main = with_costs(main_table(entries, benchmark, beside), entries)
+    blocks: list[Block] = [main]
+    if any(header.endswith("*") for header in main.headers):
+        blocks.append(Text("* Some rows score it approximately; the notes at the end say how."))
     if missing:
         blocks.append(Text(f"Not made yet: {', '.join(missing)}."))
     blocks += about_seeds(entries)
@@ -45,11 +48,11 @@ def table_page(
         Heading("Cost", 3),
         costs_table(entries),
         Text(
-            "*A query* and *memory* above are of answering the test queries. "
-            "Pre-training, training and evaluation are times by the clock, in part beside other "
-            "work. Processor time is that of all threads: of the steps of training, without "
-            "validation, and of answering a query, ranks included. Memory is the peak of the "
-            "process."
+            "Memory and the processor time of a query in the first table are of answering the "
+            "test queries. Pre-training, training and evaluation are times by the clock, in part "
+            "beside other work. Processor time is that of all threads: of the steps of training, "
+            "without validation, and of answering a query, ranks included. Memory is the peak of "
+            "the process."
         ),
     ]
     blocks += _trials(entries)
