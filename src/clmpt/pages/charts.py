@@ -12,7 +12,7 @@ from html import escape
 
 _WIDTH, _HEIGHT = 420, 300
 _LEFT, _RIGHT, _TOP, _BOTTOM = 58, 16, 34, 44
-_LONGEST_NAME = 9
+_LONGEST_NAME, _LETTER = 9, 6.5
 _LEGEND_LINE = 20
 _COLOURS = ("#0969da", "#cf222e", "#1a7f37", "#8250df", "#bf8700", "#57606a", "#1b7c83", "#bf3989")
 _STYLE = """
@@ -197,7 +197,8 @@ class Cluster:
 
 def draw_clusters(title: str, series: Sequence[str], clusters: Sequence[Cluster]) -> str:
     """A clustered bar chart with a colour per series and a legend below."""
-    room = max(44.0, 9.0 * len(series) + 14)
+    longest = max((len(_shortened(cluster.name)) for cluster in clusters), default=0)
+    room = max(44.0, 9.0 * len(series) + 14, _LETTER * longest + 8)
     legend = _legend_height(series, _LEFT + _RIGHT + room * len(clusters))
     width = round(max(_WIDTH, _LEFT + _RIGHT + room * len(clusters)))
     height = _HEIGHT + legend

@@ -12,7 +12,7 @@ from html import escape
 
 _STYLE = """
 body { font: 16px/1.5 system-ui, sans-serif; color: #1b1f24; margin: 2rem auto; padding: 0 1rem;
-  max-width: 75rem; }
+  max-width: 84rem; }
 h1 { font-size: 1.7rem; } h2 { font-size: 1.3rem; margin-top: 2.2rem; }
 h3 { font-size: 1.05rem; margin-top: 1.6rem; }
 .wide { overflow-x: auto; margin: 1rem 0; }
