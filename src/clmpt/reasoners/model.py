@@ -151,8 +151,8 @@ class ReasonerModel(nn.Module, ABC):
     @classmethod
     def check_newer(cls, match: NameMatch) -> None:  # noqa: ARG003
         """Refuses, as `WrongGraph`, a newer graph in which its own weights would stand for other
-        entities or relations: by default, of models without a predictor, whose weights are carried
-        over by name."""
+        entities or relations: by default, every newer graph, unless there is a predictor. Its
+        weights are carried over by name."""
         if not cls.needs_predictor:
             raise WrongGraph(
                 f"{cls.title} has embeddings of the entities that it was trained on. Train one on "

@@ -63,10 +63,10 @@ def make_table(options: argparse.Namespace) -> None:
             failed.append(row.name)
             continue
         replace(made, command=_commands(whole, options)[row.name]).save(records)
-        _renew_page(whole, graph, data, records, options)
+        _renew_page(whole, _all_recorded(whole, graph, data, records), records, options)
     found = _all_recorded(whole, graph, data, records)
     if found:
-        _renew_page(whole, graph, data, records, options)
+        _renew_page(whole, found, records, options)
         _show(found, records, options)
     if failed:
         raise TrainingError(f"Not made, for the reasons above: {', '.join(failed)}.")
@@ -93,12 +93,10 @@ def _entries(found: Mapping[str, TableRecord]) -> list[Entry]:
 
 def _renew_page(
     whole: ModelTable,
-    graph: KnowledgeGraph,
-    data: Path,
+    found: Mapping[str, TableRecord],
     records: Path,
     options: argparse.Namespace,
 ) -> None:
-    found = _all_recorded(whole, graph, data, records)
     missing = [row.name for row in whole.rows if row.name not in found]
     page = table_page(whole.title, _entries(found), _commands(whole, options), missing)
     renew(page, records)
