@@ -186,6 +186,7 @@ def _row(
         seeds=tuple(given.get("seeds", ())),
         trial_changes=(*short, *map(str, given.get("trial", ()))),
         queries=queries,
+        baseline=False,
     )
     return TableRow(name, study)
 

@@ -121,16 +121,19 @@ def reproduce(
     progress: ReportProgress = silent,
     label: str = "",
     track: str = "",
+    baseline: bool = True,
 ) -> Variant:
     """Runs the experiment in the folder `out`, or resumes it.
 
     Queries come from the folder `data` if it has them, and are sampled from the graph otherwise;
     the report says which. Weights are chosen on the split 'valid'; the split 'test' is used only
     at the end. With a label, the stages of this variant alone have it behind their names. `track`
-    names a tracker that follows training.
+    names a tracker that follows training. With `baseline`, beam search over the predictor alone is
+    measured as well.
     """
     run = begin_experiments(graph, data, out)
-    about, stages = provenance(), experiment_stages(recipe, graph, data, out, workers, label)
+    about = provenance()
+    stages = experiment_stages(recipe, graph, data, out, workers, label, baseline)
     with performed(run, stages, progress, track):
         return distributed.in_turn(lambda: _record(recipe, graph, about, stages, out))
 
@@ -218,7 +221,13 @@ class _Keys:
 
 
 def experiment_stages(
-    recipe: Recipe, graph: KnowledgeGraph, data: Path, out: Path, workers: int = 1, label: str = ""
+    recipe: Recipe,
+    graph: KnowledgeGraph,
+    data: Path,
+    out: Path,
+    workers: int = 1,
+    label: str = "",
+    baseline: bool = True,
 ) -> list[Stage]:
     """The stages of an experiment, in order."""
     before, model, after = recipe.pretraining, recipe.reasoning, recipe.training
@@ -244,7 +253,8 @@ def experiment_stages(
     found.append(
         reasoner_stage(graph, train.path, valid.path, predictor, chosen, reasoner, source, work)
     )
-    found += [test, *_reports(recipe, graph, out, keys, test.path, reasoner, predictor)]
+    alone = predictor if baseline else None
+    found += [test, *_reports(recipe, graph, out, keys, test.path, reasoner, alone)]
     return [renamed(one, one.name + label) if one.role in _OWN else one for one in found]
 
 

@@ -45,6 +45,7 @@ class Study:
     trials: int | None = None  # points of the grid to draw; None for all
     trial_changes: tuple[str, ...] = ()  # of trials alone, such as a smaller budget
     queries: str = ""  # the folder of official queries, if it is not the graph's
+    baseline: bool = True  # whether beam search over the predictor alone is measured as well
 
     def __post_init__(self) -> None:
         if len(set(self.seeds)) < len(self.seeds):
@@ -152,7 +153,8 @@ def study_stages(
         point = study.sweep.points[0] if is_open else read_sweep(stages[-1].path).point
     for recipe in study.recipes(point):
         label = _label(study, recipe)
-        for stage in experiment_stages(recipe, graph, data, out, workers, label):
+        stages = experiment_stages(recipe, graph, data, out, workers, label, study.baseline)
+        for stage in stages:
             if is_open and stage.path not in found and stage.role in _UNDECIDED:
                 stage = replace(stage, path=out / stage.name, check=lambda path: False)  # noqa: ARG005
             found.setdefault(stage.path, stage)
@@ -177,8 +179,9 @@ def perform_study(
         with performed(run, stages, progress, track):
             chosen = distributed.in_turn(lambda: read_sweep(stages[-1].path))
     recipes = study.recipes(chosen.point if chosen else ())
+    shared = (out, workers, progress)
     variants = [
-        reproduce(graph, data, recipe, out, workers, progress, _label(study, recipe), track)
+        reproduce(graph, data, recipe, *shared, _label(study, recipe), track, study.baseline)
         for recipe in recipes
     ]
     return Studied(tuple(variants), chosen)
