@@ -72,21 +72,12 @@ class ConE(MarginModel):
         return torch.cat([opposite(axis_ND), math.pi - aperture_ND], 1)  # eq:cone-negate
 
     def compared(self, row_UW: Tensor) -> Tensor:
-        half_UD = self.angle(row_UW) / 2
-        return torch.cat([half_UD.sin(), half_UD.cos()], 1)
+        return half_angle(self.angle(row_UW))
 
     def match(self, set_GX: Tensor, row_GKF: Tensor) -> Tensor:
-        """With x half the angle between entity and axis, and b half the aperture, an entity is
-        |sin x| from the axis and, if it is outside, the smaller of |sin(x + b)| and |sin(x - b)|
-        from the cone: |sin x| cos b - |cos x| sin b, which is negative inside."""
         sin_GKD, cos_GKD = row_GKF.chunk(2, -1)
-        axis_G1D, aperture_G1D = (set_GX[:, None] / 2).chunk(2, -1)
-        sin_axis, cos_axis = axis_G1D.sin(), axis_G1D.cos()
-        away_GKD = (sin_GKD * cos_axis - cos_GKD * sin_axis).abs()
-        near_GKD = (cos_GKD * cos_axis + sin_GKD * sin_axis).abs()
-        edge_G1D = aperture_G1D.sin()
-        outside_GKD = functional.relu(away_GKD * aperture_G1D.cos() - near_GKD * edge_G1D)
-        inside_GKD = torch.minimum(away_GKD, edge_G1D)
+        axis_G1D, aperture_G1D = set_GX[:, None].chunk(2, -1)
+        outside_GKD, inside_GKD = half_sines(sin_GKD, cos_GKD, axis_G1D, aperture_G1D)
         distance_GK = (outside_GKD + self.settings.inside * inside_GKD).sum(-1)
         return self.settings.margin - self.modulus * distance_GK  # eq:cone-score
 
@@ -104,3 +95,28 @@ def to_cones(axis_ND: Tensor, aperture_ND: Tensor) -> Tensor:
 def opposite(axis_ND: Tensor) -> Tensor:
     """The angle on the other side, also between -π and π."""
     return torch.where(axis_ND >= 0, axis_ND - math.pi, axis_ND + math.pi)
+
+
+def half_angle(angle_UD: Tensor) -> Tensor:
+    """What `half_sines` needs of entities: [sine | cosine] of half their angles."""
+    half_UD = angle_UD / 2
+    return torch.cat([half_UD.sin(), half_UD.cos()], 1)
+
+
+def half_sines(
+    sin_GKD: Tensor, cos_GKD: Tensor, axis_G1D: Tensor, aperture_G1D: Tensor
+) -> tuple[Tensor, Tensor]:
+    """How far entities are outside of sectors, and how far inside, as sines of half the angles.
+
+    With x half the angle between entity and axis, and b half the aperture, an entity is |sin x|
+    from the axis and, if it is outside, the smaller of |sin(x + b)| and |sin(x - b)| from the
+    sector: |sin x| cos b - |cos x| sin b, which is negative inside. Distances from the axis end
+    at the edge.
+    """
+    half_axis, half_aperture = axis_G1D / 2, aperture_G1D / 2
+    sin_axis, cos_axis = half_axis.sin(), half_axis.cos()
+    away_GKD = (sin_GKD * cos_axis - cos_GKD * sin_axis).abs()
+    near_GKD = (cos_GKD * cos_axis + sin_GKD * sin_axis).abs()
+    edge_G1D = half_aperture.sin()
+    outside_GKD = functional.relu(away_GKD * half_aperture.cos() - near_GKD * edge_G1D)
+    return outside_GKD, torch.minimum(away_GKD, edge_G1D)

@@ -11,7 +11,7 @@ from torch.nn import functional
 
 from clmpt.predictors.predictor import look_up
 from clmpt.reasoners.dropout import SetDropout
-from clmpt.reasoners.operators.cone import opposite, to_cones
+from clmpt.reasoners.operators.cone import half_angle, half_sines, opposite, to_cones
 from clmpt.reasoners.operators.networks import Attention, Layers, attended, uniform
 from clmpt.reasoners.operators.program import OperatorStep
 from clmpt.reasoners.operators.set_model import MarginModel, NetworkSettings
@@ -79,24 +79,16 @@ class CylE(MarginModel):
 
     def compared(self, row_UW: Tensor) -> Tensor:
         axis_UD, height_UD = row_UW.chunk(2, 1)
-        angle_UD = self.angle(axis_UD)
-        return torch.cat([angle_UD.sin(), angle_UD.cos(), _height(height_UD)], 1)
+        return torch.cat([half_angle(self.angle(axis_UD)), _height(height_UD)], 1)
 
     def match(self, set_GX: Tensor, row_GKF: Tensor) -> Tensor:
-        """With x the angle between entity and axis, and b the aperture, an entity is 1 - cos x
-        from the axis and, if it is outside, 1 - max(cos(x + b), cos(x - b)) from the sector,
-        where the larger one is cos x cos b + |sin x sin b|."""
+        """Distances are 1 - cos of an angle: twice the square of the sine of its half."""
         sin_GKD, cos_GKD, height_GKD = row_GKF.chunk(3, -1)
         axis_G1D, aperture_G1D, own_G1D = set_GX[:, None].chunk(3, -1)
-        sin_axis, cos_axis = axis_G1D.sin(), axis_G1D.cos()
-        near_GKD = cos_GKD * cos_axis + sin_GKD * sin_axis
-        side_GKD = (sin_GKD * cos_axis - cos_GKD * sin_axis).abs()
-        edge_G1D = aperture_G1D.cos()
-        beside_GKD = 1 - near_GKD * edge_G1D - side_GKD * aperture_G1D.sin()
-        outside_GKD = torch.where(near_GKD > edge_G1D, 0.0, beside_GKD)
-        inside_GKD = 1 - torch.maximum(near_GKD, edge_G1D)
-        apart_GKD = outside_GKD + self.settings.inside * inside_GKD + (height_GKD - own_G1D).abs()
-        return self.settings.margin - self.modulus * apart_GKD.sum(-1)  # eq:cyle-score
+        outside_GKD, inside_GKD = half_sines(sin_GKD, cos_GKD, axis_G1D, aperture_G1D)
+        apart_GKD = 2 * (outside_GKD**2 + self.settings.inside * inside_GKD**2)
+        distance_GK = (apart_GKD + (height_GKD - own_G1D).abs()).sum(-1)
+        return self.settings.margin - self.modulus * distance_GK  # eq:cyle-score
 
     @classmethod
     def products_per_row(cls, settings: NetworkSettings) -> float:
