@@ -180,6 +180,25 @@ def test_bad_input_is_rejected_in_one_line(world: Path, tmp_path: Path, capsys: 
     assert "not a predictor" in refused(capsys, *wrong)
 
 
+def test_what_needs_too_much_memory_is_refused_before_anything_else_is_said(
+    tmp_path: Path, capsys: Captured
+) -> None:
+    facts = [f"e{number}\tr\te{number + 1}\n" for number in range(50)]
+    (tmp_path / "facts.tsv").write_text("".join(facts))
+    queries = str(tmp_path / "train.queries")
+    sampled = ["sample", str(tmp_path / "facts.tsv"), "--shapes", "1p", "--count", "2"]
+    assert main([*sampled, "--out", queries]) == 0
+    words = ["train", str(tmp_path / "facts.tsv"), "--queries", queries, "--reasoner", "gqe"]
+    capsys.readouterr()
+    assert (
+        main([*words, "--out", str(tmp_path / "larger"), "--rank", str(10**12)]) == 2
+    )  # beyond any address
+    assert capsys.readouterr().err.startswith("clmpt: Out of memory. A lower rank")
+    assert not (tmp_path / "larger").exists()
+    assert main([*words, "--out", str(tmp_path / "small"), "--rank", "4", "--steps", "2"]) == 0
+    assert "no facts in 'valid'" in capsys.readouterr().err
+
+
 def test_options_override_a_recipe(world: Path, tmp_path: Path, capsys: Captured) -> None:
     recipe = tmp_path / "r.toml"
     recipe.write_text('[reasoning]\nreasoner = "lmpnn"\n[training]\nseed = 5\nepochs = 1\n')

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import argparse
-import re
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -34,7 +32,7 @@ def run_to_the_end(
     """Follows a run to its end, then prints the result and the next command."""
     check_tracker(track)
     try:
-        with memory_named(), tracked(out, track) as look:
+        with tracked(out, track) as look:
             _show_steps(steps, look)
     except AlreadyFinished:
         tell_finished(out)
@@ -85,17 +83,6 @@ def _show_steps(steps: Iterator[TrainingStep], look: Callable[[], None]) -> None
             if now.valid or time.perf_counter() - printed > _REPORT_SECONDS:
                 tell(_line(now))
                 printed = time.perf_counter()
-
-
-@contextmanager
-def memory_named() -> Iterator[None]:
-    """Raises MemoryError for PyTorch's out-of-memory errors, which have no class of their own."""
-    try:
-        yield
-    except RuntimeError as error:
-        if re.search("out of memory|allocate memory|enough memory", str(error)):
-            raise MemoryError from None
-        raise
 
 
 def _line(now: TrainingStep) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import signal
 import sys
 import threading
@@ -46,8 +47,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except OSError as error:
         what = f"'{error.filename}': " if error.filename else ""
         return _refused(f"{what}{error.strerror or error}.")
-    except MemoryError:
-        return _refused("Out of memory.")
+    except (MemoryError, RuntimeError) as error:
+        if not _wants_memory(error):
+            raise
+        return _refused(
+            "Out of memory. A lower rank, smaller batches and fewer negatives or workers need "
+            "less; --plan, where a command has it, estimates how much."
+        )
 
 
 class _Terminated(KeyboardInterrupt):
@@ -69,6 +75,12 @@ def _terminable() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGTERM, before)
+
+
+def _wants_memory(error: Exception) -> bool:
+    """PyTorch's out-of-memory errors have no class of their own on processors."""
+    said = re.search("out of memory|allocate memory|enough memory", str(error))
+    return isinstance(error, MemoryError) or said is not None
 
 
 def _refused(reason: str) -> int:

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from clmpt.answering.probabilities import LISTED, by_hops, said_and_true
-from clmpt.cli.following import memory_named
 from clmpt.cli.output import (
     TerminalTable,
     show_json,
@@ -100,7 +99,7 @@ def _measure_calibration(options: argparse.Namespace, candidate: Candidate) -> l
         raise SettingError("The exact solver has no probabilities to measure.")
     queries, _ = candidate.queries(options.queries, options.split or "test")
     groups, asked = chosen_groups(queries, options.shapes or ()), candidate.asked()
-    with memory_named(), progress_bar() as show:
+    with progress_bar() as show:
         said = said_and_true(asked, groups, candidate.known_facts, show)
     return by_hops(said)
 
@@ -109,7 +108,7 @@ def _measure_queries(options: argparse.Namespace, candidate: Candidate) -> Repor
     source, split = Path(options.queries), options.split or "test"
     if options.split and not options.links and not source.is_dir():
         raise SettingError(f"--split is for benchmark folders; '{source}' is a single file.")
-    with memory_named(), progress_bar() as show:
+    with progress_bar() as show:
         return candidate.report(source, split, options.shapes or (), show)
 
 

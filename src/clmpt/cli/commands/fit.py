@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from clmpt.cli.commands.graphs import read_sources
-from clmpt.cli.following import memory_named
 from clmpt.cli.output import (
     TerminalTable,
     command_name,
@@ -103,7 +102,7 @@ def fit_and_show(
             write, divided = tell if as_json else say, KnowledgeGraph.open(run.path / GRAPH)
             expected = estimate(divided, settings, previous)
             _show_plan(graph, divided, settings, expected, write, previous)
-        with memory_named(), stage_bars() as show:
+        with stage_bars() as show:
             made = fit_in_stages(graph, out, settings, source, show, track)
     except KeyboardInterrupt:
         if is_begun(out):

@@ -8,7 +8,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from clmpt.cli.following import memory_named
 from clmpt.cli.output import (
     TerminalTable,
     command_name,
@@ -61,7 +60,7 @@ def reproduce_experiment(options: argparse.Namespace) -> None:
         tell_finished(out)
     _show_plan(study, graph, data, out, workers, to_error=options.json)
     try:
-        with memory_named(), stage_bars() as show:
+        with stage_bars() as show:
             made = perform_study(study, graph, data, out, workers, show, options.track)
     except KeyboardInterrupt:
         tell(f"Stopped. Run the same command again to resume '{out}'.")

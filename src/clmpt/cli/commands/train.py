@@ -8,7 +8,7 @@ from pathlib import Path
 from clmpt.cli.following import given_on_command_line, recipe_tables, run_to_the_end
 from clmpt.cli.output import tell
 from clmpt.errors import DataError
-from clmpt.experiments.single_runs import begin_training, chosen_training
+from clmpt.experiments.single_runs import Steps, begin_training, chosen_training
 from clmpt.graph.opening import open_graph
 from clmpt.graph.splits import has_facts
 from clmpt.reasoners.reasoner_folder import about_reasoner
@@ -31,6 +31,16 @@ def train_reasoner(options: argparse.Namespace) -> None:
         *(options.start_from, options.trust),
     )
     if not options.valid and not (has_facts(graph, "valid") and has_facts(graph, "train")):
-        tell("There are no facts in 'valid': training runs all steps and keeps the last weights.")
+        note = "There are no facts in 'valid': training runs all steps and keeps the last weights."
+        steps = _noted(steps, note)
     hint = f"clmpt ask {out} 'QUESTION', or clmpt evaluate {out} --queries SOURCE"
     run_to_the_end(steps, out, about_reasoner, hint, options.json, options.track)
+
+
+def _noted(steps: Steps, note: str) -> Steps:
+    """The steps of a run, with a note once it has begun: what is refused gets none."""
+    first = next(steps, None)
+    tell(note)
+    if first is not None:
+        yield first
+        yield from steps
