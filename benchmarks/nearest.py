@@ -19,9 +19,9 @@ import tempfile
 import time
 from pathlib import Path
 
-from clmpt.compute.processors import let_threads_sleep
+from clmpt.compute.processors import prepare_torch
 
-let_threads_sleep()
+prepare_torch()
 
 import numpy as np  # noqa: E402
 import torch  # noqa: E402

@@ -115,17 +115,18 @@ def test_the_number_of_threads_is_restored() -> None:
     assert torch.get_num_threads() == before
 
 
-def test_python_programs_let_idle_threads_sleep_unless_the_user_says_otherwise() -> None:
+def test_python_programs_prepare_pytorch_unless_the_user_says_otherwise() -> None:
+    names = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "THP_MEM_ALLOC_ENABLE")
     program = (
         "import os, sys, clmpt\n"
         "clmpt.KnowledgeGraph\n"
         "assert 'OMP_WAIT_POLICY' not in os.environ\n"
         "clmpt.load\n"
         "assert 'torch' in sys.modules\n"
-        "print(os.environ['OMP_WAIT_POLICY'], os.environ['GOMP_SPINCOUNT'])\n"
+        f"print(*(os.environ[name] for name in {names}))\n"
     )
-    bare = {k: v for k, v in os.environ.items() if k not in ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT")}
-    for more, expected in (({}, "PASSIVE 5000"), ({"GOMP_SPINCOUNT": "7"}, "PASSIVE 7")):
+    bare = {name: value for name, value in os.environ.items() if name not in names}
+    for more, expected in (({}, "PASSIVE 5000 1"), ({"GOMP_SPINCOUNT": "7"}, "PASSIVE 7 1")):
         command = [sys.executable, "-c", program]
         found = subprocess.run(
             command, env={**bare, **more}, capture_output=True, text=True, check=True, timeout=120

@@ -102,7 +102,7 @@ if not TYPE_CHECKING:  # a type checker sees the imports above, and misspelt nam
             raise AttributeError(f"module 'clmpt' has no attribute '{name}'")
         home, _, own = _HOMES[name].partition(":")
         if home.startswith(_WITH_TORCH):
-            import_module("clmpt.compute.processors").let_threads_sleep()
+            import_module("clmpt.compute.processors").prepare_torch()
         return getattr(import_module(home), own or name)
 
 

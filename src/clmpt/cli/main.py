@@ -15,14 +15,14 @@ from io import TextIOWrapper
 
 from clmpt.cli.command_line import parse_arguments
 from clmpt.cli.together import launch, together, wants_more
-from clmpt.compute.processors import available_processors, let_threads_sleep
+from clmpt.compute.processors import available_processors, prepare_torch
 from clmpt.errors import ClmptError
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs a command. 0: done; 1: a check failed; 2: bad input; 130: stopped by Ctrl-C; 143: by
     SIGTERM, which stops it in the same way."""
-    let_threads_sleep()
+    prepare_torch()
     os.environ.setdefault("OMP_NUM_THREADS", str(available_processors()))
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):

@@ -9,9 +9,15 @@ from contextlib import suppress
 from pathlib import Path
 
 _CGROUP = Path("/sys/fs/cgroup")
-# PyTorch's idle threads sleep after microseconds instead of spinning for milliseconds: on a busy
-# machine the default makes small models several times slower.
-_WAITING = {"OMP_WAIT_POLICY": "PASSIVE", "GOMP_SPINCOUNT": "5000"}
+_FOR_TORCH = {
+    # Idle threads sleep after microseconds instead of spinning for milliseconds: on a busy machine
+    # the default makes small models several times slower.
+    "OMP_WAIT_POLICY": "PASSIVE",
+    "GOMP_SPINCOUNT": "5000",
+    # Large tensors are in pages of 2 MB: a gradient of a whole table is made in every step, and
+    # thousands of small pages would take longer than its numbers.
+    "THP_MEM_ALLOC_ENABLE": "1",
+}
 
 
 def available_processors(cgroup: Path = _CGROUP, processors: int | None = None) -> int:
@@ -25,11 +31,11 @@ def available_processors(cgroup: Path = _CGROUP, processors: int | None = None) 
     return max(1, min(processors, math.ceil(quota) if quota else processors) // sharing)
 
 
-def let_threads_sleep() -> None:
-    """Sets, unless the user has, how PyTorch's threads wait. It is read when PyTorch is loaded:
-    afterwards this does nothing."""
+def prepare_torch() -> None:
+    """Sets, unless the user has, how PyTorch's threads wait and how it allocates. It is read when
+    PyTorch is loaded: afterwards this does nothing."""
     if "torch" not in sys.modules:
-        for name, value in _WAITING.items():
+        for name, value in _FOR_TORCH.items():
             os.environ.setdefault(name, value)
 
 

@@ -11,7 +11,9 @@ from torch.nn import functional
 
 from clmpt.queries.store import AnswerSets
 
-# Shapes: Q queries, K candidates, X known answers of all queries
+# Shapes: Q queries, K candidates, X known answers of all queries, U distinct candidates
+
+_NO_SHARE = -60.0  # e⁻⁶⁰ is nothing beside 1; less gives denormal numbers, which are slow
 
 
 def is_wrong(
@@ -31,11 +33,25 @@ def is_wrong(
         return wrong_QK
     if not len(entity):
         return torch.ones(len(answers), negative_QK.shape[1], dtype=torch.bool, device=device)
+    if len(negative_QK) == 1:
+        return _shared_are_wrong(owner, entity, negative_QK[0], len(answers))
     code_X = owner * entities + entity  # sorted, as answers are
     query_Q1 = torch.arange(len(answers), device=device)[:, None]
     code_QK = query_Q1 * entities + negative_QK
     at_QK = torch.searchsorted(code_X, code_QK).clamp_max(len(code_X) - 1)
     return code_X[at_QK] != code_QK
+
+
+def _shared_are_wrong(
+    owner_X: Tensor, entity_X: Tensor, negative_K: Tensor, queries: int
+) -> Tensor:
+    """The same for negatives of all queries: a look-up for each answer, not for each pair."""
+    entity_U, column_K = torch.unique(negative_K, return_inverse=True)
+    at_X = torch.searchsorted(entity_U, entity_X).clamp_max(len(entity_U) - 1)
+    is_drawn_X = entity_U[at_X] == entity_X
+    wrong_QU = torch.ones(queries, len(entity_U), dtype=torch.bool, device=negative_K.device)
+    wrong_QU[owner_X[is_drawn_X], at_X[is_drawn_X]] = False
+    return wrong_QU[:, column_K]
 
 
 def separate_loss(scores_QK: Tensor, wrong_QK: Tensor, weight_Q: Tensor | None) -> Tensor:
@@ -62,6 +78,8 @@ def joint_loss(scores_QK: Tensor, wrong_QK: Tensor, weight_Q: Tensor | None) -> 
     0.6931
     """
     among_QK = functional.pad(wrong_QK, (1, 0), value=True)
-    total_Q = scores_QK.masked_fill(~among_QK, -math.inf).logsumexp(1)
-    found_Q = total_Q - scores_QK[:, 0]
+    scores_QK = scores_QK.masked_fill(~among_QK, -math.inf)
+    best_Q1 = scores_QK.detach().amax(1, keepdim=True)
+    total_Q = (scores_QK - best_Q1).clamp_min(_NO_SHARE).logsumexp(1)
+    found_Q = total_Q - (scores_QK[:, :1] - best_Q1)[:, 0]
     return (found_Q if weight_Q is None else found_Q * weight_Q).mean()
