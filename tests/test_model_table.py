@@ -54,7 +54,7 @@ def records(folder: Path) -> dict[str, TableRecord]:
 
 
 def test_trials_are_short_and_what_they_choose_is_trained_whole(made: Path) -> None:
-    found = records(made / "run" / "table")
+    found = records(made / "run" / "tables" / "table")
     assert set(found) == {"CLMPT", "points"}
     first, second = found["CLMPT"].entries
     assert (first.seed, second.seed) == (0, 1)
@@ -74,13 +74,13 @@ def test_trials_are_short_and_what_they_choose_is_trained_whole(made: Path) -> N
 
 
 def test_a_row_is_compared_with_what_its_recipe_reproduces(made: Path) -> None:
-    found = records(made / "run" / "table")
+    found = records(made / "run" / "tables" / "table")
     assert [entry.published for entry in found["CLMPT"].entries] == ["CLMPT", "CLMPT"]
     assert found["points"].entries[0].published == ""
 
 
 def test_the_page_is_sorted_and_says_what_made_each_row(made: Path) -> None:
-    page = (made / "run" / "table" / "report.md").read_text()
+    page = (made / "run" / "tables" / "table" / "report.md").read_text()
     assert page.startswith("# Two models, four steps each")
     assert "CLMPT, 2 seeds" in page
     assert "--rows points" in page
@@ -97,12 +97,14 @@ def test_what_is_recorded_is_not_repeated(made: Path, home: Path, tmp_path: Path
     """Not even where the models themselves are gone: records suffice for the page."""
     kept = tmp_path / "kept"
     kept.mkdir()
-    for path in (made / "run" / "table").glob("*.json"):
+    for path in (made / "run" / "tables" / "table").glob("*.json"):
         shutil.copy(path, kept)
     shutil.copy(made / "table.toml", tmp_path)
     assert main(words(tmp_path, home, "--records", str(kept))) == 0
     assert not (tmp_path / "run" / "reasoners").exists()
-    assert (kept / "report.md").read_text() == (made / "run" / "table" / "report.md").read_text()
+    assert (kept / "report.md").read_text() == (
+        made / "run" / "tables" / "table" / "report.md"
+    ).read_text()
 
 
 def test_other_test_queries_make_another_record(
@@ -112,7 +114,7 @@ def test_other_test_queries_make_another_record(
     shutil.copytree(home / "NELL-betae", tmp_path / "NELL-betae")
     for path in (tmp_path / "NELL-betae").glob("test-*.pkl"):
         path.unlink()  # so that test queries would be sampled
-    plan = words(tmp_path, tmp_path, "--records", str(made / "run" / "table"), "--plan")
+    plan = words(tmp_path, tmp_path, "--records", str(made / "run" / "tables" / "table"), "--plan")
     assert main(plan) == 0
     assert "done" not in capsys.readouterr().out
 
@@ -120,7 +122,7 @@ def test_other_test_queries_make_another_record(
 def test_a_record_has_each_seed_once_however_many_processes_add_it(
     made: Path, tmp_path: Path
 ) -> None:
-    record = records(made / "run" / "table")["CLMPT"]
+    record = records(made / "run" / "tables" / "table")["CLMPT"]
     first, second = (replace(record, entries=(entry,)) for entry in record.entries)
     for one in (first, second, first):
         path = one.save(tmp_path)
@@ -145,12 +147,39 @@ def test_what_diverges_is_not_chosen_and_stops_no_other_row(
     )
     assert main(words(tmp_path, home)) == 2
     assert "Not made, for the reasons above: CLMPT." in capsys.readouterr().err
-    record = records(tmp_path / "run" / "table")["tried"]
+    record = records(tmp_path / "run" / "tables" / "table")["tried"]
     assert [trial.get("diverged", False) for trial in record.trials] == [True, False]
     assert record.point == ("training.learning_rate=0.01",)
-    page = (tmp_path / "run" / "table" / "report.md").read_text()
+    page = (tmp_path / "run" / "tables" / "table" / "report.md").read_text()
     assert "Not made yet: CLMPT." in page
     assert "| 1e30 | diverged |" in page
+
+
+def test_a_row_that_no_query_can_be_asked_of_stops_no_other_row(
+    home: Path, tmp_path: Path, capsys: Captured
+) -> None:
+    rows = [
+        f'[[row]]\nrecipe = "{home / "tiny.toml"}"\nreasoner = "gqe"\nname = "{name}"\n{more}'
+        for name, more in (("boxes", 'set = ["queries.trained=2in"]'), ("points", ""))
+    ]
+    (tmp_path / "table.toml").write_text(
+        "\n".join(['set = ["training.steps=2", "reasoning.rank=4"]', *rows])
+    )
+    assert main(words(tmp_path, home)) == 2
+    shown = capsys.readouterr().err
+    assert "boxes: GQE can express none of these queries (2in: GQE has no negation)" in shown
+    assert list(records(tmp_path / "run" / "tables" / "table")) == ["points"]
+
+
+def test_a_default_that_is_set_makes_no_other_record(
+    made: Path, home: Path, tmp_path: Path, capsys: Captured
+) -> None:
+    text = (made / "table.toml").read_text().replace('"training.steps=4"', '"steps=4", "clip=0.0"')
+    assert "clip" in text
+    (tmp_path / "table.toml").write_text(text)
+    plan = words(tmp_path, home, "--records", str(made / "run" / "tables" / "table"), "--plan")
+    assert main(plan) == 0
+    assert capsys.readouterr().out.count("done") == 2
 
 
 def test_seeds_that_a_row_gets_later_are_added_without_new_trials(
@@ -160,9 +189,9 @@ def test_seeds_that_a_row_gets_later_are_added_without_new_trials(
     text = (made / "table.toml").read_text().replace("seeds = [0, 1]", "seeds = [1, 2]")
     (tmp_path / "table.toml").write_text(text)
     kept = tmp_path / "kept"
-    shutil.copytree(made / "run" / "table", kept)
+    shutil.copytree(made / "run" / "tables" / "table", kept)
     assert main(words(tmp_path, home, "--records", str(kept))) == 0
-    before, after = records(made / "run" / "table")["CLMPT"], records(kept)["CLMPT"]
+    before, after = records(made / "run" / "tables" / "table")["CLMPT"], records(kept)["CLMPT"]
     assert after.seeds == [0, 1, 2]
     assert after.entries[:2] == before.entries
     assert after.entries[2].trials == before.trials
@@ -178,7 +207,7 @@ def test_a_row_that_has_changed_is_made_again(
 ) -> None:
     text = (made / "table.toml").read_text().replace("rank=8", "rank=16")
     (tmp_path / "table.toml").write_text(text)
-    plan = words(tmp_path, home, "--records", str(made / "run" / "table"), "--plan")
+    plan = words(tmp_path, home, "--records", str(made / "run" / "tables" / "table"), "--plan")
     assert main(plan) == 0
     shown = capsys.readouterr().out.split("\n")
     assert [line.split()[1:3] for line in shown if line] == [["done,", "2"], ["to", "do"]]
@@ -205,7 +234,12 @@ def test_a_row_that_has_changed_is_made_again(
         ('[[row]]\nrecipe = "{recipe}"\nset = "rank=8"', "must be of type list"),
         ('[[row]]\nrecipe = "{recipe}"\n[[row]]\nrecipe = "{recipe}"', "several rows 'CLMPT'"),
         ('[[row]]\nrecipe = "none.toml"', "cannot be read"),
-        ('[[row]]\nrecipe = "{recipe}"\nset = ["rnak=8"]', "Did you mean 'rank'"),
+        (
+            '[[row]]\nrecipe = "{recipe}"\nname = "mine"\nset = ["rnak=8"]',
+            "table.toml', mine: There is no setting 'rnak'. Did you mean 'rank'",
+        ),
+        ('trial = ["training.stps=5"]\n[[row]]\nrecipe = "{recipe}"', "Did you mean 'steps'"),
+        ('[[row]]\nrecipe = "{recipe}"\nset = ["reasoning.heads=7"]', "Row 1 of"),
     ],
 )
 def test_a_wrong_table_is_reported(
@@ -237,6 +271,11 @@ WHOLE: dict[str, Any] = {"name": "a", "report": {"shapes": [SHAPE]}}
         {**WHOLE, "settings": None},
         {**WHOLE, "settings": {"training": 1}},
         {**WHOLE, "trials": [{"a": 1}]},
+        {**WHOLE, "report": {"shapes": [{**SHAPE, "mrr": float("nan")}]}},
+        {**WHOLE, "report": {"shapes": [{**SHAPE, "mrr": 7.0}]}},
+        {**WHOLE, "report": {"shapes": [{**SHAPE, "standard_error": "0.1"}]}},
+        {**WHOLE, "report": {"shapes": [SHAPE], "notes": [1]}},
+        {**WHOLE, "settings": {"training": {"validation_queries": "x"}}},
     ],
 )
 def test_a_record_with_a_damaged_entry_is_named(tmp_path: Path, entry: object) -> None:
@@ -250,6 +289,8 @@ def test_a_record_with_a_damaged_entry_is_named(tmp_path: Path, entry: object) -
 
 @pytest.mark.parametrize("damage", [{}, {"format": 1}, {"format": 1, "entries": 3}])
 def test_a_damaged_record_is_named(tmp_path: Path, damage: object) -> None:
-    (tmp_path / "row.json").write_text(json.dumps(damage))
-    with pytest.raises(DataError, match=r"row\.json.*damaged"):
-        read_record(tmp_path / "row.json")
+    whole = json.dumps(damage)
+    for text in (whole, whole[:-1], ""):
+        (tmp_path / "row.json").write_text(text)
+        with pytest.raises(DataError, match=r"row\.json.*damaged.*make its row again"):
+            read_record(tmp_path / "row.json")

@@ -99,7 +99,7 @@ def test_the_same_variant_without_seeds_is_recognised(home: Path, seeded: Path) 
     ("words", "why"),
     [
         (("--seeds", "1", "1"), "A seed is listed twice."),
-        (("--seeds", "1", "2", "--set", "training.seed=1"), "by --seeds or by --set, not by both"),
+        (("--seeds", "1", "2", "--set", "training.seed=1"), "The seed is given twice"),
     ],
 )
 def test_seeds_that_make_no_sense_are_refused(

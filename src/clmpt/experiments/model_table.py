@@ -14,7 +14,7 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
-from clmpt.errors import SettingError
+from clmpt.errors import DataError, SettingError
 from clmpt.experiments.entries import entry_of
 from clmpt.experiments.query_stages import official_files
 from clmpt.experiments.recipes import shipped
@@ -46,7 +46,7 @@ class TableRow:
         asked = [
             official_files(folder, split) for split in ("train", "valid", first.queries.tested)
         ]
-        about = [self.name, first.experiment.benchmark, list(self.study.fixed)]
+        about = [self.name, first.experiment.benchmark]
         return digest([about, list(map(_chosen, recipes)), asked, graph.identity])
 
     @property
@@ -93,7 +93,12 @@ def read_model_table(path: str | Path, queries: str = "") -> ModelTable:
         if not isinstance(given, dict) or "recipe" not in given:
             raise SettingError(f"{where} must be a table with a 'recipe'.")
         _check_entries(given, _ROW, where)
-        rows.append(_row(given, where, shared, short, queries))
+        try:
+            rows.append(_row(given, shared, short, queries))
+        except (DataError, SettingError) as error:
+            raise SettingError(
+                f"{where}, {given.get('name') or given['recipe']}: {error}"
+            ) from None
     if not rows:
         raise SettingError(f"'{path}' must have rows.")
     slugs = Counter(slug(row.name) for row in rows)
@@ -163,14 +168,13 @@ def _portable_queries(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 def _row(
     given: Mapping[str, Any],
-    where: str,
     shared: Sequence[str],
     short: Sequence[str],
     queries: str,
 ) -> TableRow:
     for seed in given.get("seeds", ()):
         if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
-            raise SettingError(f"{where}: seeds are whole numbers from 0 on, not {seed!r}.")
+            raise SettingError(f"Seeds are whole numbers from 0 on, not {seed!r}.")
     recipe = str(given["recipe"])
     plain = Recipe.of(variant_tables(recipe, given.get("reasoner")))
     name = str(given.get("name") or plain.name)
@@ -188,6 +192,9 @@ def _row(
         queries=queries,
         baseline=False,
     )
+    study.recipe_of(study.trial_changes)  # refused now if a setting is wrong, not after days
+    for one in study.sweep.points if study.sweep else ():
+        study.recipe_of(one)
     return TableRow(name, study)
 
 

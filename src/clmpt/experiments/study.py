@@ -56,7 +56,9 @@ class Study:
                 "some: --set training.batch=64,128"
             )
         if self.seeds and any(self._sets_seed(change) for change in self.fixed):
-            raise SettingError("Give the seed by --seeds or by --set, not by both.")
+            raise SettingError(
+                "The seed is given twice: as a setting, training.seed, and in the list of seeds."
+            )
 
     @cached_property
     def _split(self) -> tuple[list[str], Grid]:

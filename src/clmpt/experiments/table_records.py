@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Any, get_origin, get_type_hints
 from clmpt.errors import DataError
 from clmpt.experiments.records import seed_suffix
 from clmpt.experiments.reproduction import slug
-from clmpt.pages.entry import Entry
+from clmpt.pages.entry import AVERAGES, Entry
 from clmpt.storage.files import new_file, open_json, save_json
 
 _FORMAT = 1
@@ -84,8 +85,8 @@ def record_file(folder: Path, name: str, key: str) -> Path:
 
 def read_record(path: Path) -> TableRecord:
     """A stored record; its text may come from anybody."""
-    document = open_json(path)
     try:
+        document = open_json(path)
         if document["format"] != _FORMAT:
             raise ValueError(f"its format is {document['format']!r}")
         entries = tuple(_entry(given) for given in document["entries"])
@@ -93,7 +94,7 @@ def read_record(path: Path) -> TableRecord:
             raise ValueError("it has no entries")
         command = str(document.get("command", ""))
         return TableRecord(str(document["name"]), str(document["key"]), entries, command)
-    except (KeyError, TypeError, ValueError) as error:
+    except (AttributeError, DataError, KeyError, TypeError, ValueError) as error:
         raise DataError(
             f"'{path}' is damaged ({error}). Remove it and make its row again."
         ) from None
@@ -111,23 +112,42 @@ def _entry(given: Any) -> Entry:
     for figure in entry.costs.values():
         _check_number(figure)
     for trial in entry.trials:
-        _check_number(trial["validation"])
+        _check_number(trial["validation"], most=1.0)
+        for name in ("epoch", "seconds"):  # of a trial that diverged there are none
+            if trial.get(name) is not None:
+                _check_number(trial[name])
         if not all(isinstance(change, str) for change in trial["changes"]):
             raise ValueError("a trial is not made of texts")
     for table in entry.settings.values():
         if not isinstance(table, dict):
             raise ValueError("its settings are not tables")
+    _check_number(entry.settings.get("training", {}).get("validation_queries", 0))
     return entry
 
 
 def _check_report(report: Any) -> None:
+    _check_texts(report.get("notes", []))
     for row in report["shapes"]:
-        if not isinstance(row["shape"], str) or not isinstance(row["notes"], list):
-            raise ValueError("a shape has no name or no notes")
-        for figure in (*_FIGURES, "count"):
-            _check_number(row[figure])
+        if not isinstance(row["shape"], str):
+            raise ValueError("a shape has no name")
+        _check_texts(row["notes"])
+        _check_number(row["count"])
+        for figure in _FIGURES:
+            _check_number(row[figure], most=1.0)
+        if row.get("standard_error") is not None:  # a single query has none
+            _check_number(row["standard_error"])
+    for name in (*AVERAGES, "mean"):
+        if name in report:
+            _check_number(report[name], most=1.0)
 
 
-def _check_number(value: Any) -> None:
-    if isinstance(value, bool) or not isinstance(value, int | float):
+def _check_texts(notes: Any) -> None:
+    if not isinstance(notes, list) or not all(isinstance(note, str) for note in notes):
+        raise ValueError("its notes are not texts")
+
+
+def _check_number(value: Any, most: float = math.inf) -> None:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
         raise ValueError(f"{value!r} is no number")
+    if not 0 <= value <= most:
+        raise ValueError(f"{value!r} is not between 0 and {most:g}")

@@ -12,14 +12,14 @@ from clmpt.cli.output import TerminalTable, say, show_json, show_table, tell
 from clmpt.cli.progress_bars import stage_bars
 from clmpt.compute.processors import available_processors
 from clmpt.display.text import counted
-from clmpt.errors import TrainingError
+from clmpt.errors import QueryError, SamplingError, TrainingError
 from clmpt.experiments.model_table import (
     ModelTable,
     TableRow,
     perform_row,
     read_model_table,
 )
-from clmpt.experiments.reproduction import check_folder
+from clmpt.experiments.reproduction import check_folder, slug
 from clmpt.experiments.table_records import TableRecord, read_record, record_file
 from clmpt.graph.knowledge_graph import KnowledgeGraph
 from clmpt.graph.opening import open_graph
@@ -27,14 +27,15 @@ from clmpt.pages.comparison import main_table, renew
 from clmpt.pages.entry import Entry
 from clmpt.pages.table_page import ranked, table_page
 
-_RECORDS = "table"  # the folder of records in a run
+_RECORDS = "tables"  # the folder of records in a run
 
 
 def make_table(options: argparse.Namespace) -> None:
     whole = read_model_table(options.table, options.queries)
     chosen = whole.only(options.rows) if options.rows else whole
     graph, data, out = open_graph(options.data), Path(options.data), Path(options.out)
-    records = Path(options.records) if options.records else out / _RECORDS
+    own = out / _RECORDS / (slug(Path(options.table).stem) or "table")
+    records = Path(options.records) if options.records else own
     check_folder(graph, out)
     found = _all_recorded(whole, graph, data, records)
     left = [row for row in chosen.rows if not row.is_in(found.get(row.name))]
@@ -58,7 +59,7 @@ def make_table(options: argparse.Namespace) -> None:
         except KeyboardInterrupt:
             tell(f"Stopped. Run the same command again to resume '{out}'.")
             raise
-        except TrainingError as error:
+        except (QueryError, SamplingError, TrainingError) as error:
             tell(f"{row.name}: {error}")
             failed.append(row.name)
             continue
