@@ -54,5 +54,17 @@ def test_clusters_have_a_bar_for_each_series_and_fit_the_picture() -> None:
         assert 0 < float(text.attrib["y"]) <= height
 
 
+def test_names_of_many_bars_are_slanted_rather_than_cut() -> None:
+    names = [f"Query2Particle{letter}" for letter in "abcdefghijklmnopqrst"]
+    drawn = draw_clusters("bars", ["one"], [Cluster(name, [1.0]) for name in names])
+    root = ElementTree.fromstring(drawn)
+    texts = list(root.iter("{http://www.w3.org/2000/svg}text"))
+    assert [text.text for text in texts if "transform" in text.attrib] == names
+    assert float(root.attrib["width"]) < 1000
+    few = draw_clusters("bars", ["one"], [Cluster(name, [1.0]) for name in names[:5]])
+    assert "transform" not in few
+    assert names[4] in few
+
+
 def test_a_chart_without_bars_is_valid() -> None:
     ElementTree.fromstring(draw_clusters("nothing", [], []))

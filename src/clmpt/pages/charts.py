@@ -12,8 +12,10 @@ from html import escape
 
 _WIDTH, _HEIGHT = 420, 300
 _LEFT, _RIGHT, _TOP, _BOTTOM = 58, 16, 34, 44
-_LONGEST_NAME, _LETTER = 9, 6.5
+_LONGEST_NAME, _LONGEST_OF_CLUSTERS, _LETTER = 9, 16, 6.5
 _LEGEND_LINE = 20
+_WIDEST, _ANGLE = 700, 35  # of names side by side; degrees by which wider ones are slanted
+_SLOPE = math.sin(math.radians(_ANGLE))
 _COLOURS = ("#0969da", "#cf222e", "#1a7f37", "#8250df", "#bf8700", "#57606a", "#1b7c83", "#bf3989")
 _STYLE = """
 text { font: 12px system-ui, sans-serif; fill: #1b1f24; }
@@ -118,6 +120,16 @@ def _text(x: float, y: float, content: str, anchor: str) -> str:
     return f'<text class="tick" x="{x}" y="{y}" text-anchor="{anchor}">{escape(content)}</text>'
 
 
+def _centred(x: float, y: float, content: str) -> str:
+    return _text(x, y, content, "middle")
+
+
+def _slanted(x: float, y: float, content: str) -> str:
+    """Text that rises to its end, just right of x."""
+    place = f'x="{x + 6}" y="{y}" transform="rotate(-{_ANGLE} {x + 6} {y})"'
+    return f'<text class="tick" {place} text-anchor="end">{escape(content)}</text>'
+
+
 def _legend(names: list[str], y: float, width: float) -> str:
     """Names with their colours, wrapped to the width."""
     parts = []
@@ -196,10 +208,15 @@ class Cluster:
 
 
 def draw_clusters(title: str, series: Sequence[str], clusters: Sequence[Cluster]) -> str:
-    """A clustered bar chart with a colour per series and a legend below."""
-    longest = max((len(_shortened(cluster.name)) for cluster in clusters), default=0)
-    room = max(44.0, 9.0 * len(series) + 14, _LETTER * longest + 8)
-    legend = _legend_height(series, _LEFT + _RIGHT + room * len(clusters))
+    """A clustered bar chart with a colour per series and a legend below; names that would make it
+    too wide are slanted."""
+    names = [_shortened(cluster.name, _LONGEST_OF_CLUSTERS) for cluster in clusters]
+    longest = max(map(len, names), default=0)
+    least, beside = max(44.0, 9.0 * len(series) + 14), _LETTER * longest + 8
+    is_slanted = beside > least and beside * len(clusters) > _WIDEST
+    room = least if is_slanted else max(least, beside)
+    below = round(_LETTER * longest * _SLOPE) if is_slanted else 0  # the names reach so far down
+    legend = _legend_height(series, _LEFT + _RIGHT + room * len(clusters)) + below
     width = round(max(_WIDTH, _LEFT + _RIGHT + room * len(clusters)))
     height = _HEIGHT + legend
     values = [value for cluster in clusters for value in cluster.values if value is not None]
@@ -225,8 +242,9 @@ def draw_clusters(title: str, series: Sequence[str], clusters: Sequence[Cluster]
                 f"<title>{escape(series[at])}, {escape(cluster.name)}: {value:.1f}</title></rect>"
             )
         middle = round(x + (room - 14) / 2, 1)
-        parts.append(_text(middle, _HEIGHT - _BOTTOM + 16, _shortened(cluster.name), "middle"))
-    parts.append(_legend(list(series), _HEIGHT - 6, width))
+        under = _HEIGHT - _BOTTOM + 16
+        parts.append((_slanted if is_slanted else _centred)(middle, under, names[number]))
+    parts.append(_legend(list(series), _HEIGHT - 6 + below, width))
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" '
         f'width="{width}" height="{height}" role="img"><title>{escape(title)}</title>'
@@ -235,5 +253,5 @@ def draw_clusters(title: str, series: Sequence[str], clusters: Sequence[Cluster]
     )
 
 
-def _shortened(name: str) -> str:
-    return name if len(name) <= _LONGEST_NAME else name[: _LONGEST_NAME - 1] + "…"
+def _shortened(name: str, most: int = _LONGEST_NAME) -> str:
+    return name if len(name) <= most else name[: most - 1] + "…"

@@ -35,7 +35,7 @@ def figures_table(found: Comparison, figure: str) -> Table:
 
 def differences_table(found: Comparison, figure: str) -> Table:
     """A row for each model and each shape or average, averages first."""
-    headers = [f"{_TITLES[figure]} × 100 above {found.baseline}", "of", "difference"]
+    headers = [f"{_TITLES[figure]} × 100, less {found.baseline}", "shape", "difference"]
     headers += [f"{LEVEL:.0%} interval", "p", "p (Holm)", "queries"]
     rows = []
     for model in found.models[1:]:
@@ -69,7 +69,7 @@ def notes_on(found: Comparison) -> list[str]:
     notes = [
         f"Paired bootstrap of the t-statistic over queries within each shape, {found.resamples:,} "
         f"resamples, seed {found.seed}. p is two-sided; Holm's correction is for the {per_figure} "
-        f"tests of a figure. ↑ ↓: p (Holm) below {SIGNIFICANT}."
+        f"tests of a metric. ↑ ↓: p (Holm) below {SIGNIFICANT}."
     ]
     several = [model for model in found.models if len(model.seeds) > 1]
     single = [model.name for model in found.models if len(model.seeds) == 1]

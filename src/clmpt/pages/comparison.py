@@ -122,8 +122,19 @@ def _section(entries: Sequence[Entry], benchmark: str, prefix: str) -> list[Bloc
     if any(entry.settings for entry in entries):
         blocks += [Heading("Settings", 3), _settings(entries)]
     blocks += _made_by(entries)
-    notes = dict.fromkeys(note for entry in entries for note in entry.report.get("notes", ()))
-    return [*blocks, Heading("How figures are computed", 3), Bullets(list(notes))]
+    return [*blocks, Heading("How figures are computed", 3), Bullets(notes_of(entries))]
+
+
+def notes_of(entries: Sequence[Entry]) -> list[str]:
+    """The notes of all reports, each once, with the names of those that have it unless all do."""
+    having: dict[str, list[str]] = {}
+    for entry in entries:
+        for note in entry.report.get("notes", ()):
+            having.setdefault(note, []).append(entry.family or entry.name)
+    return [
+        note if len(names) == len(entries) else f"{', '.join(dict.fromkeys(names))}: {note}"
+        for note, names in having.items()
+    ]
 
 
 def caveats(entries: Sequence[Entry]) -> list[str]:
@@ -195,14 +206,17 @@ def _error_of_mean(errors: Sequence[float | None]) -> float | None:
 
 
 def _counts(entries: Sequence[Entry], shapes: Sequence[str]) -> list[list[str]]:
-    """The number of queries: one row for all entries, or one each if they differ."""
-    by_entry = {}
+    """The number of queries: one row for all entries, or for those that were asked the same."""
+    having: dict[tuple[str, ...], list[str]] = {}
     for entry in entries:
         found = {shape["shape"]: f"{shape['count']:,}" for shape in entry.report["shapes"]}
-        by_entry[entry.name] = [found.get(name, DASH) for name in shapes]
-    if len({tuple(cells) for cells in by_entry.values()}) == 1:
-        return [["queries", *next(iter(by_entry.values()))]]
-    return [[f"queries, {name}", *cells] for name, cells in by_entry.items()]
+        cells = tuple(found.get(name, DASH) for name in shapes)
+        having.setdefault(cells, []).append(entry.family or entry.name)
+    if len(having) == 1:
+        return [["queries", *next(iter(having))]]
+    return [
+        [f"queries, {', '.join(dict.fromkeys(names))}", *cells] for cells, names in having.items()
+    ]
 
 
 def _by_missing(entries: Sequence[Entry]) -> list[Block]:
@@ -224,7 +238,7 @@ def _by_missing(entries: Sequence[Entry]) -> list[Block]:
 
 
 def _minutes(seconds: float) -> str:
-    return f"{seconds / 60:.1f} min"
+    return f"{seconds / 60:.1f} min" if seconds >= 60 else f"{seconds:.1f} s"
 
 
 def _milliseconds(seconds: float) -> str:
@@ -235,8 +249,14 @@ def _gigabytes(value: float) -> str:
     return f"{value / 1e9:.2f} GB"
 
 
-def _millions(value: float) -> str:
-    return f"{value / 1e6:.1f} M"
+def parameters(count: float) -> str:
+    """
+    >>> parameters(17_099_264), parameters(1_650), parameters(0)
+    ('17.1 M', '1.7 k', '0')
+    """
+    if not count:
+        return "0"
+    return f"{count / 1e6:.1f} M" if count >= 1e5 else f"{count / 1e3:.1f} k"
 
 
 _COSTS: tuple[tuple[str, str, Callable[[float], str]], ...] = (
@@ -249,8 +269,8 @@ _COSTS: tuple[tuple[str, str, Callable[[float], str]], ...] = (
     ("pre-training memory", "memory: pre-training", _gigabytes),
     ("training memory", "training", _gigabytes),
     ("evaluation memory", "evaluation", _gigabytes),
-    ("trained", "parameters: trained", _millions),
-    ("frozen", "frozen", _millions),
+    ("trained", "parameters: trained", parameters),
+    ("frozen", "frozen", parameters),
 )
 
 
@@ -283,7 +303,7 @@ def about_seeds(entries: Sequence[Entry]) -> list[Block]:
     return [
         Text(
             f"{group.name}: mean ± standard deviation over training.seed "
-            f"{', '.join(map(str, group.seeds))}; the queries and the predictor are the same."
+            f"{', '.join(map(str, group.seeds))}; nothing else differs."
         )
         for group in seed_groups(entries)
     ]

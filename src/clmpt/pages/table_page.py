@@ -14,6 +14,8 @@ from clmpt.pages.comparison import (
     costs_table,
     errors_table,
     main_table,
+    notes_of,
+    parameters,
 )
 from clmpt.pages.entry import AVERAGES, Entry
 from clmpt.pages.page import Block, Bullets, Heading, Page, Picture, Table, Text
@@ -58,8 +60,8 @@ def table_page(
     blocks += _trials(entries)
     if commands:
         blocks += [Heading("Commands", 3), _commands(entries, commands)]
-    notes = dict.fromkeys(note for entry in entries for note in entry.report.get("notes", ()))
-    return Page(title, [*blocks, Heading("How figures are computed", 3), Bullets(list(notes))])
+    notes = Bullets(notes_of(entries))
+    return Page(title, [*blocks, Heading("How figures are computed", 3), notes])
 
 
 def with_costs(table: Table, entries: Sequence[Entry]) -> Table:
@@ -75,7 +77,7 @@ def with_costs(table: Table, entries: Sequence[Entry]) -> Table:
 
 def _parameters(costs: Mapping[str, float]) -> str:
     found = costs.get("trained", 0.0) + costs.get("frozen", 0.0)
-    return f"{found / 1e6:.1f} M" if found else DASH
+    return parameters(found) if found else DASH
 
 
 def _memory(costs: Mapping[str, float]) -> str:
