@@ -11,6 +11,7 @@ import pytest
 from clmpt.answering.answerer import Answerer
 from clmpt.cli.main import main
 from clmpt.graph.builder import GraphBuilder
+from clmpt.storage.run_folder import read_summary
 from tampering import without_checksums
 from toy import random_graph
 
@@ -215,6 +216,39 @@ def test_options_override_a_recipe(world: Path, tmp_path: Path, capsys: Captured
     assert about["reasoning"]["epsilon"] == 0.25
     assert about["reasoning"]["conditional"] is False
     assert (about["training"]["seed"], about["training"]["epochs"]) == (5, 3)
+
+
+def test_a_model_that_can_express_none_of_the_queries_says_so(
+    world: Path, tmp_path: Path, capsys: Captured
+) -> None:
+    graph, negated, out = str(world / "graph"), str(tmp_path / "2in.queries"), str(tmp_path / "gqe")
+    sample = ["sample", graph, "--shapes", "2in", "--count", "5", "--out", negated]
+    assert main([*sample, "--split", "test", "--workers", "1"]) == 0
+    words = ["train", graph, "--reasoner", "gqe", "--queries", str(world / "train.queries")]
+    quick = ["--out", out, "--steps", "2", "--rank", "4", "--device", "cpu"]
+    assert "GQE uses no predictor" in refused(
+        capsys, *words, *quick, "--predictor", str(world / "predictor")
+    )
+    assert main([*words, *quick, "--validation-queries", "5"]) == 0
+    none = "GQE can express none of these queries (2in: GQE has no negation)."
+    assert none in refused(capsys, "evaluate", out, "--queries", negated)
+    assert none in refused(capsys, "evaluate", out, "--queries", negated, "--json")
+    words[-1] = negated
+    assert none in refused(capsys, *words, "--out", str(tmp_path / "new"), "--steps", "2")
+    # It starts from constants, and has no truth values that would not.
+    assert "Ask a model with a link predictor" in refused(capsys, "ask", out, "?x : r0(?x, ?y)")
+    with pytest.raises(SystemExit):
+        main([*words, *quick, "--heads", "2"])
+    assert "See 'clmpt train --reasoner gqe --help'." in capsys.readouterr().err
+
+
+def test_training_time_includes_what_is_chosen_on_validation_queries(
+    world: Path, tmp_path: Path
+) -> None:
+    words = ["train", str(world / "graph"), "--reasoner", "truth-values"]
+    words += ["--predictor", str(world / "predictor"), "--queries", str(world / "train.queries")]
+    assert main([*words, "--out", str(tmp_path / "truth"), "--device", "cpu"]) == 0
+    assert read_summary(tmp_path / "truth")["seconds"] > 0
 
 
 def test_shapes_may_contain_names(world: Path, tmp_path: Path, capsys: Captured) -> None:

@@ -86,13 +86,19 @@ class AskedModel:
         if new:
             raise UnsupportedQuery(
                 f"{unknown}: {self.reasoner.name} has not seen it",
-                "Ask truth values, which know its facts: --reasoner truth-values",
+                self._instead("know its facts"),
             )
         raise UnsupportedQuery(
             f"{self.reasoner.name} starts from the entities that a question names, and no atom "
             "that must hold names one here",
-            "Ask truth values, which start from all facts: --reasoner truth-values",
+            self._instead("start from all facts"),
         )
+
+    def _instead(self, which: str) -> str:
+        """What to ask where this reasoner cannot answer."""
+        if self.truth is None:
+            return f"Ask a model with a link predictor, whose truth values {which}"
+        return f"Ask truth values, which {which}: --reasoner {TRUTH_VALUES}"
 
     def chances(self, query: Query, scores_QE: Tensor) -> Tensor | None:
         """The probability of every entity, for queries of one template; without calibration,

@@ -41,7 +41,8 @@ class _Parser(argparse.ArgumentParser):
 
 def parse_arguments(arguments: Sequence[str]) -> argparse.Namespace:
     """The parsed options; no arguments print the help. Options may come before a question."""
-    parser = command_parser(_chosen_reasoner(arguments))
+    reasoner = _chosen_reasoner(arguments)
+    parser = command_parser(reasoner)
     if not arguments:
         parser.print_help()
         parser.exit(0)
@@ -50,7 +51,8 @@ def parse_arguments(arguments: Sequence[str]) -> argparse.Namespace:
         options.query = rest.pop(0)  # argparse gives up an optional argument at the first option
     if rest:
         told = _unknown(rest[0], parser.options_of(arguments[0]), options)
-        parser.exit(2, f"clmpt: {told} See 'clmpt {arguments[0]} --help'.\n")
+        with_its_options = "" if reasoner in (None, "clmpt") else f" --reasoner {reasoner}"
+        parser.exit(2, f"clmpt: {told} See 'clmpt {arguments[0]}{with_its_options} --help'.\n")
     if vars(options).get("csv") and options.json:
         parser.exit(2, "clmpt: --json and --csv cannot be used together.\n")
     return options

@@ -11,6 +11,7 @@ from typing import Any
 from clmpt.answering.answerer import Answerer
 from clmpt.answering.model_folder import weights_in
 from clmpt.display.html import html_block, html_picture
+from clmpt.errors import SettingError
 from clmpt.experiments.recipes import Tables, with_reasoner
 from clmpt.graph.knowledge_graph import KnowledgeGraph
 from clmpt.pages.charts import draw_charts
@@ -77,6 +78,9 @@ def begin_training(
     trust: Collection[str] = (),
 ) -> Steps:
     below = None
+    kind = REASONERS.find(chosen[0].reasoner)
+    if predictor is not None and not kind.needs_predictor:
+        raise SettingError(f"{kind.title} uses no predictor. Leave it out.")
     if predictor is not None:
         stored = open_predictor(predictor, trust=trust)
         stored.names.check_graph(graph)

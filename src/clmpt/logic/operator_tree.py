@@ -84,7 +84,7 @@ def operator_tree(query: Query) -> Operator:
     except NotATree as reason:
         raise UnsupportedQuery(
             f"The query is not a tree of set operators: {reason}",
-            "Ask a reasoner that passes messages, such as CLMPT, or one of tokens",
+            "Ask a model that is not limited to trees, such as CLMPT, truth values or CQD",
         ) from None
 
 
@@ -108,7 +108,10 @@ def tree_of(formula: Formula, target: Variable) -> Operator:
 def _projection(parts: list[Formula], target: Variable) -> Operator:
     hops = [p for p in parts if isinstance(p, Atom) and target in (p.head, p.tail)]
     if len(hops) != 1:
-        raise NotATree(f"?{target.name} is not reached by exactly one positive atom per branch")
+        if hops:
+            why = "in a cycle, or by two atoms from the same variable"
+            raise NotATree(f"?{target.name} is reached {why}")
+        raise NotATree(f"no positive atom of a branch leads to ?{target.name}")
     hop = hops[0]
     rest = [part for part in parts if part is not hop]
     source, backwards = (hop.head, False) if hop.tail == target else (hop.tail, True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from clmpt.errors import UnsupportedQuery
 from clmpt.logic.formula import Query
@@ -22,6 +22,15 @@ def sort_out(
     reasons = {group.name: _reason(check, group.template) for group in groups}
     kept = [group for group in groups if reasons[group.name] is None]
     return kept, {name: reason for name, reason in reasons.items() if reason is not None}
+
+
+def none_left(name: str, reasons: Mapping[str, str]) -> UnsupportedQuery:
+    """What to raise where no group passed: the reasons of `sort_out`."""
+    shapes: dict[str, list[str]] = {}
+    for shape, reason in reasons.items():
+        shapes.setdefault(reason, []).append(shape)
+    told = "; ".join(f"{', '.join(some)}: {reason}" for reason, some in shapes.items())
+    return UnsupportedQuery(f"{name} can express none of these queries ({told})")
 
 
 def _reason(check: Callable[[Query], None], query: Query) -> str | None:

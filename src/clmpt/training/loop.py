@@ -192,6 +192,7 @@ class _Loop:
         due = done % course.validate_steps == 0 or done == learner.steps
         if due and course.validate:
             valid = course.validate()
+            tally.seconds = time.perf_counter() - self.started
             if tally.best is None or valid.mrr > tally.best:
                 tally.best, tally.worse = valid.mrr, 0
             else:
