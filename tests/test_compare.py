@@ -349,6 +349,10 @@ def test_tables_are_written_once_by_the_file_s_ending(
     assert "does not say how to write it" in refused([str(run), "--out", "t.txt"], capsys)
     both = refused([str(run), "--latex", "--markdown"], capsys)
     assert "--markdown and --latex cannot be used together" in both
+    other = refused([str(run), "--latex", "--out", "t.csv"], capsys)
+    assert "'t.csv' ends like csv, and --latex was asked for" in other
+    for text in (f"={run}", "mine="):
+        assert f"'{text}' is neither a folder nor NAME=FOLDER" in refused([text], capsys)
 
 
 def test_csv_has_every_number(run: Path, capsys: Captured) -> None:

@@ -22,6 +22,7 @@ else:
 
 from clmpt.errors import DataError
 from clmpt.experiments.table_records import TableRecord, read_record
+from clmpt.pages.comparison import parameters
 from clmpt.pages.curves import valid_mrr
 from clmpt.pages.entry import AVERAGES, Entry
 from clmpt.pages.published import (
@@ -37,6 +38,7 @@ from clmpt.storage.run_folder import read_log
 
 OFFICIAL = "official"
 DASH = "–"
+_NOTHING = ("0", "0.0 M")  # parameters, as pages write it
 MEASURES = {"mrr": "MRR", "hits_at_3": "Hits@3"}
 INDEX = "rows.toml"  # of rows whose figures are in pages
 COSTS = ("parameters", "pretraining", "training", "answering")
@@ -231,16 +233,16 @@ def _recorded_costs(costs: Mapping[str, float]) -> dict[str, str]:
     found = {"pretraining": _minutes(costs.get("pre-training"))}
     found["training"] = (
         f"{_minutes(costs['processor'])}, processor"
-        if "processor" in costs
-        else _minutes(costs.get("training"))
+        if costs.get("processor")
+        else _minutes(costs.get("training") or None)  # of a model that takes no steps
     )
     if "answering" in costs:
         found["answering"] = f"{1000 * costs['answering']:,.1f} ms, processor"
     elif "evaluation" in costs:
         found["answering"] = f"{_minutes(costs['evaluation'])} for all"
     if "trained" in costs:
-        frozen = f" + {costs['frozen'] / 1e6:.1f} M" if costs.get("frozen") else ""
-        found["parameters"] = f"{costs['trained'] / 1e6:.1f} M{frozen}"
+        both = [costs["trained"], costs.get("frozen", 0)]
+        found["parameters"] = " + ".join(parameters(count) for count in both if count) or DASH
     return found
 
 
@@ -293,13 +295,12 @@ def page_row(given: Mapping[str, Any], text: str) -> Row:
 def _page_costs(costs: Mapping[str, str]) -> dict[str, str]:
     if not costs:
         return {}
-    frozen = costs["frozen"]
-    both = costs["parameters: trained"] + ("" if frozen == "0.0 M" else f" + {frozen}")
+    both = [costs["parameters: trained"], costs["frozen"]]
     return {
         "pretraining": costs["pre-training"],
         "training": costs["training"],
         "answering": f"{costs['evaluation']} for all",
-        "parameters": both,
+        "parameters": " + ".join(count for count in both if count not in _NOTHING) or DASH,
     }
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from clmpt.errors import DataError
+from clmpt.errors import DataError, SettingError
 from clmpt.evaluation.comparing import ComparedModel, Comparison, check_seeds, compare_models
 from clmpt.evaluation.paired_tests import RESAMPLES
 from clmpt.evaluation.query_figures import FIGURES, QueryFigures
@@ -78,6 +78,8 @@ def _models(run: str) -> list[_Listed]:
     name, equals, place = run.partition("=")
     if Path(run).exists() or not equals:
         name, place = "", run
+    elif not name or not place:
+        raise SettingError(f"'{run}' is neither a folder nor NAME=FOLDER.")
     folder = Path(place)
     found = list(_in_folder(folder))
     if not found:

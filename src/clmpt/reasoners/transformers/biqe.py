@@ -271,8 +271,8 @@ class _Layer(nn.Module):
 
 
 _TOGETHER = (
-    "All paths are read as one set of tokens: what the relations of one path lead from is not told "
-    "from what those of another do."
+    "All paths are read as one set of tokens, so a relation of one path can be taken for one of "
+    "another."
 )
 
 
