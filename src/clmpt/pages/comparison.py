@@ -206,14 +206,16 @@ def _error_of_mean(errors: Sequence[float | None]) -> float | None:
 
 
 def _counts(entries: Sequence[Entry], shapes: Sequence[str]) -> list[list[str]]:
-    """The number of queries: one row for all entries, or for those that were asked the same."""
+    """The number of queries: one row for all entries, though some leave shapes out; or if they were
+    not asked the same, one for those that were."""
     having: dict[tuple[str, ...], list[str]] = {}
     for entry in entries:
         found = {shape["shape"]: f"{shape['count']:,}" for shape in entry.report["shapes"]}
         cells = tuple(found.get(name, DASH) for name in shapes)
         having.setdefault(cells, []).append(entry.family or entry.name)
-    if len(having) == 1:
-        return [["queries", *next(iter(having))]]
+    each = [{count for count in column if count != DASH} for column in zip(*having, strict=True)]
+    if all(len(counts) <= 1 for counts in each):
+        return [["queries", *(next(iter(counts), DASH) for counts in each)]]
     return [
         [f"queries, {', '.join(dict.fromkeys(names))}", *cells] for cells, names in having.items()
     ]
