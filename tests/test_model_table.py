@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -87,6 +88,7 @@ def test_the_page_is_sorted_and_says_what_made_each_row(made: Path) -> None:
     assert "| parameters | memory | a query |" in page
     assert "Trials are compared on 5 validation queries of each shape." in page
     assert "| trial | training.learning" in page
+    assert re.search(r"smallest value tried was the best for CLMPT \(training\.learning", page)
     rows = [line.split(" | ")[0].strip("| ") for line in page.splitlines() if "|" in line]
     assert (
         rows.index("CLMPT, seed 0") < rows.index("CLMPT, seed 1") < rows.index("LMPNN (published)")

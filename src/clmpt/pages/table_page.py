@@ -21,7 +21,7 @@ from clmpt.pages.entry import AVERAGES, Entry
 from clmpt.pages.page import Block, Bullets, Heading, Page, Picture, Table, Text
 from clmpt.pages.published import measure_of, published, published_models, published_rows
 from clmpt.pages.seeds import seed_groups
-from clmpt.pages.trials import CHOSEN_ON_VALIDATION, trials_table
+from clmpt.pages.trials import CHOSEN_ON_VALIDATION, at_the_edge, trials_table
 
 _SERIES = {"Avg_p": "without negation", "Avg_n": "with negation"}
 
@@ -162,7 +162,14 @@ def _trials(entries: Sequence[Entry]) -> list[Block]:
         if asked != usual
     ]
     on = "; ".join([f"Trials are compared on {usual} validation queries of each shape", *others])
-    return [Heading("Trials", 3), Text(f"{on}. {CHOSEN_ON_VALIDATION}"), *shown]
+    edges = {entry.family or entry.name: ", ".join(at_the_edge(entry.trials)) for entry in entries}
+    named = [f"{name} ({values})" for name, values in edges.items() if values]
+    told = (
+        [Text(f"The largest or the smallest value tried was the best for {', '.join(named)}.")]
+        if named
+        else []
+    )
+    return [Heading("Trials", 3), Text(f"{on}. {CHOSEN_ON_VALIDATION}"), *told, *shown]
 
 
 def _commands(entries: Sequence[Entry], commands: Mapping[str, str]) -> Table:

@@ -33,3 +33,30 @@ def trials_table(trials: Sequence[dict[str, Any]]) -> Table:
             figures = ["diverged", "–", "–"]
         rows.append([str(number), *values, *figures, _CHOSEN if trial.get(_CHOSEN) else ""])
     return Table(headers, rows)
+
+
+def at_the_edge(trials: Sequence[dict[str, Any]]) -> list[str]:
+    """The chosen values that are the largest or the smallest of those tried: others beyond them
+    might be better.
+
+    >>> tried = [{"changes": [f"rate={rate}", "norm=pre"]} for rate in ("1e-3", "3e-3", "1e-2")]
+    >>> at_the_edge([*tried[:2], {**tried[2], "chosen": True}])
+    ['rate=1e-2']
+    >>> at_the_edge([tried[0], {**tried[1], "chosen": True}, tried[2]])
+    []
+    """
+    chosen = next((trial["changes"] for trial in trials if trial.get(_CHOSEN)), ())
+    found = []
+    for at, change in enumerate(chosen):
+        numbers = (_number(trial["changes"][at]) for trial in trials)
+        tried, own = {number for number in numbers if number is not None}, _number(change)
+        if len(tried) > 1 and own in (min(tried), max(tried)):
+            found.append(str(change))
+    return found
+
+
+def _number(change: object) -> float | None:
+    try:
+        return float(str(change).partition("=")[2])
+    except ValueError:
+        return None
