@@ -22,7 +22,7 @@ else:
 
 from clmpt.errors import DataError
 from clmpt.experiments.table_records import TableRecord, read_record
-from clmpt.pages.comparison import parameters
+from clmpt.pages.cost_table import parameters
 from clmpt.pages.curves import valid_mrr
 from clmpt.pages.entry import AVERAGES, Entry
 from clmpt.pages.published import (

@@ -29,7 +29,7 @@ from clmpt.evaluation.report import Report, ShapeResult
 from clmpt.graph.edges import Ints
 from clmpt.graph.knowledge_graph import KnowledgeGraph
 from clmpt.progress import Progress, ReportProgress, silent
-from clmpt.queries.refusals import check_of, none_left, sort_out
+from clmpt.queries.refusals import check_of, expressed
 from clmpt.queries.store import QueryGroup
 from clmpt.symbolic.missing_links import missing_links
 
@@ -59,9 +59,7 @@ def evaluate(
     if graph is not None and observed:
         missing = partial(missing_links, graph=graph, observed=observed)
     answerable = [group for group in groups if len(group.hard.entities)]
-    asked, left_out = sort_out(check_of(reasoner), answerable)
-    if answerable and not asked:
-        raise none_left(reasoner.name, left_out)
+    asked, left_out = expressed(reasoner.name, check_of(reasoner), answerable)
     seen = [(group.name, len(group), int(group.hard.entities.sum())) for group in asked]
     distributed.agree(repr((reasoner.name, seen)), "the queries or the model")
     chunks = _chunks(reasoner, asked, scores_at_once)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from clmpt.pages.charts import Cluster, draw_charts, draw_clusters
+from clmpt.pages.cost_table import DASH, costs_table
 from clmpt.pages.curves import is_number, training_charts
 from clmpt.pages.entry import AVERAGES, Entry
 from clmpt.pages.page import Block, Bullets, Heading, Page, Picture, Table, Text
@@ -19,7 +20,6 @@ from clmpt.storage.files import clear_unfinished, new_file, new_folder
 
 _COMPARED = ("CQD-CO", "LMPNN", "CLMPT")  # published rows shown next to any run
 MEASURES = {"mrr": "MRR", "hits_at_3": "Hits@3"}
-DASH = "–"
 
 
 def compare(entries: Sequence[Entry]) -> Page:
@@ -237,54 +237,6 @@ def _by_missing(entries: Sequence[Entry]) -> list[Block]:
         Table([f"{number} missing", *shapes], rows)
         for number, rows in sorted(tables.items(), key=lambda item: int(item[0]))
     ]
-
-
-def _minutes(seconds: float) -> str:
-    return f"{seconds / 60:.1f} min" if seconds >= 60 else f"{seconds:.1f} s"
-
-
-def _milliseconds(seconds: float) -> str:
-    return f"{1000 * seconds:,.1f} ms"
-
-
-def _gigabytes(value: float) -> str:
-    return f"{value / 1e9:.2f} GB"
-
-
-def parameters(count: float) -> str:
-    """
-    >>> parameters(17_099_264), parameters(1_650), parameters(0)
-    ('17.1 M', '1.7 k', '0')
-    """
-    if not count:
-        return "0"
-    return f"{count / 1e6:.1f} M" if count >= 1e5 else f"{count / 1e3:.1f} k"
-
-
-_COSTS: tuple[tuple[str, str, Callable[[float], str]], ...] = (
-    ("pre-training", "pre-training", _minutes),
-    ("training", "training", _minutes),
-    ("processor", "processor time of its steps", _minutes),
-    ("steps", "steps", "{:,.0f}".format),
-    ("evaluation", "evaluation", _minutes),
-    ("answering", "processor time of a query", _milliseconds),
-    ("pre-training memory", "memory: pre-training", _gigabytes),
-    ("training memory", "training", _gigabytes),
-    ("evaluation memory", "evaluation", _gigabytes),
-    ("trained", "parameters: trained", parameters),
-    ("frozen", "frozen", parameters),
-)
-
-
-def costs_table(entries: Sequence[Entry]) -> Table:
-    rows = [
-        [
-            entry.name,
-            *(write(entry.costs[key]) if key in entry.costs else DASH for key, _, write in _COSTS),
-        ]
-        for entry in entries
-    ]
-    return Table(["cost", *(title for _, title, _ in _COSTS)], rows)
 
 
 def _curves(entries: Sequence[Entry], prefix: str) -> list[Block]:

@@ -7,16 +7,14 @@ from dataclasses import replace
 
 from clmpt.pages.charts import Cluster, draw_clusters
 from clmpt.pages.comparison import (
-    DASH,
     MEASURES,
     about_seeds,
     caveats,
-    costs_table,
     errors_table,
     main_table,
     notes_of,
-    parameters,
 )
+from clmpt.pages.cost_table import DASH, costs_table, parameters
 from clmpt.pages.entry import AVERAGES, Entry
 from clmpt.pages.page import Block, Bullets, Heading, Page, Picture, Table, Text
 from clmpt.pages.published import measure_of, published, published_models, published_rows

@@ -24,8 +24,17 @@ def sort_out(
     return kept, {name: reason for name, reason in reasons.items() if reason is not None}
 
 
-def none_left(name: str, reasons: Mapping[str, str]) -> UnsupportedQuery:
-    """What to raise where no group passed: the reasons of `sort_out`."""
+def expressed(
+    name: str, check: Callable[[Query], None], groups: Sequence[QueryGroup]
+) -> tuple[list[QueryGroup], dict[str, str]]:
+    """Like `sort_out`, but refuses groups of which none passes; `name` is the reasoner's."""
+    kept, reasons = sort_out(check, groups)
+    if groups and not kept:
+        raise _none_left(name, reasons)
+    return kept, reasons
+
+
+def _none_left(name: str, reasons: Mapping[str, str]) -> UnsupportedQuery:
     shapes: dict[str, list[str]] = {}
     for shape, reason in reasons.items():
         shapes.setdefault(reason, []).append(shape)

@@ -31,7 +31,7 @@ from clmpt.predictors.predictor import EmbeddingPredictor, fresh_predictor
 from clmpt.predictors.predictor_folder import StoredPredictor, open_predictor, replace_predictor
 from clmpt.progress import Progress, ReportProgress, silent
 from clmpt.queries.links import links_of
-from clmpt.queries.refusals import none_left, sort_out
+from clmpt.queries.refusals import expressed, sort_out
 from clmpt.queries.store import QueryGroup, QuerySet
 from clmpt.reasoners.answer_calibration import AnswerCalibration, calibrate_answers
 from clmpt.reasoners.model import Basis, GradientModel, ReasonerModel, build_model
@@ -155,9 +155,7 @@ def train(
     model = build_model(basis, reasoning, settings.seed).to(device)
     start_from(model, start, graph)
     expressible = partial(model.check_query, reasoning.settings)
-    groups, left_out = sort_out(expressible, queries.groups)
-    if queries.groups and not groups:
-        raise none_left(model.title, left_out)
+    groups, left_out = expressed(model.title, expressible, queries.groups)
     learner = _learner(model, groups, settings)
 
     def fill(folder: Path) -> None:
