@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from clmpt.errors import SettingError, UnsupportedQuery, WrongGraph
 from clmpt.evaluation.measuring import evaluate
@@ -19,6 +20,7 @@ from clmpt.predictors.predictor import EmbeddingPredictor, fresh_predictor, read
 from clmpt.queries.store import QuerySet
 from clmpt.reasoners.model import Basis, build_model
 from clmpt.reasoners.operators.operator_model import OperatorModel
+from clmpt.reasoners.operators.query2box import Query2box
 from clmpt.reasoners.reasoner_folder import about_reasoner, open_reasoner
 from clmpt.reasoners.transformers.token_model import TokenModel
 from clmpt.registry import REASONERS
@@ -168,3 +170,16 @@ def test_a_killed_run_resumes_to_the_same_weights(name: str, tmp_path: Path) -> 
     subprocess.run([*command, str(tmp_path / "whole")], check=True, capture_output=True)
     killed_after_saves(command, tmp_path / "killed", kills=2 if name == "betae" else 1)
     assert_same_run(tmp_path / "whole", tmp_path / "killed")
+
+
+def test_boxes_score_all_entities_as_they_score_each() -> None:
+    graph, made = districts(), reasoning(reasoner="query2box", rank=16, inside=0.3)
+    model = build_model(Basis(graph.view("train"), None), made, 0)
+    assert isinstance(model, Query2box)
+    random = torch.Generator().manual_seed(1)
+    centre, offset = torch.randn(2, 5, 16, generator=random)
+    offset = offset.abs()
+    offset[0], offset[1, :8] = 0.0, 9.0  # a point; a box, wide in half
+    set_GX, row_ED = torch.cat([centre, offset], 1), model.entities_EW
+    each_GE = model.match(set_GX, row_ED[None])
+    torch.testing.assert_close(model.match_all(set_GX, row_ED), each_GE, rtol=1e-5, atol=1e-4)

@@ -71,6 +71,20 @@ class Query2box(MarginModel):
         settings = self.settings
         return settings.margin - outside_GK - settings.inside * inside_GK  # eq:query2box-score
 
+    def match_all(self, set_GX: Tensor, row_EF: Tensor) -> Tensor:
+        """By distances to two corners and the centre, which takes a third of the time. With an
+        offset o ≥ 0, max(0, |d| - o) is half of |d - o| + |d + o|, less o."""
+        if self.settings.offsets != "absolute":
+            return super().match_all(set_GX, row_EF)
+        centre_GD, offset_GD = set_GX.chunk(2, -1)
+        low_GE, high_GE, centre_GE = (
+            torch.cdist(corner_GD, row_EF, p=1.0)
+            for corner_GD in (centre_GD - offset_GD, centre_GD + offset_GD, centre_GD)
+        )
+        outside_GE = (low_GE + high_GE) / 2 - offset_GD.sum(-1, keepdim=True)
+        inside_GE = centre_GE - outside_GE
+        return self.settings.margin - outside_GE - self.settings.inside * inside_GE
+
     @classmethod
     def products_per_row(cls, settings: MarginSettings) -> float:
         return 4.0 * settings.rank**2
