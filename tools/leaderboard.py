@@ -22,7 +22,7 @@ else:
 
 from clmpt.errors import DataError
 from clmpt.experiments.table_records import TableRecord, read_record
-from clmpt.pages.cost_table import parameters
+from clmpt.pages.cost_table import DASH, parameters
 from clmpt.pages.curves import valid_mrr
 from clmpt.pages.entry import AVERAGES, Entry
 from clmpt.pages.published import (
@@ -37,7 +37,6 @@ from clmpt.pages.seeds import SeedGroup
 from clmpt.storage.run_folder import read_log
 
 OFFICIAL = "official"
-DASH = "–"
 _NOTHING = ("0", "0.0 M")  # parameters, as pages write it
 MEASURES = {"mrr": "MRR", "hits_at_3": "Hits@3"}
 INDEX = "rows.toml"  # of rows whose figures are in pages

@@ -131,14 +131,19 @@ def notes_of(entries: Sequence[Entry]) -> list[str]:
     for entry in entries:
         for note in entry.report.get("notes", ()):
             having.setdefault(note, []).append(entry.family or entry.name)
-    return [
-        note if len(names) == len(entries) else f"{', '.join(dict.fromkeys(names))}: {note}"
-        for note, names in having.items()
-    ]
+    return [_of(names, note, len(entries)) for note, names in having.items()]
+
+
+def _of(names: Sequence[str], what: str, whole: int) -> str:
+    """With the names of those it is true of, unless it is true of all."""
+    return what if len(names) == whole else f"{', '.join(dict.fromkeys(names))}: {what}"
 
 
 def caveats(entries: Sequence[Entry]) -> list[str]:
-    """Why published figures are not directly comparable with ours, if they are not."""
+    """Why published figures are not directly comparable with ours, if there are any and they are
+    not."""
+    if not published_rows(entries[0].benchmark):
+        return []
     found = []
     differ = next((entry.graph_differs for entry in entries if entry.graph_differs), [])
     if differ:
@@ -313,12 +318,8 @@ def _made_by(entries: Sequence[Entry]) -> list[Block]:
     if not origins and not stages:
         return []
     made = sum(bool(entry.queries or entry.provenance) for entry in entries)
-
-    def of(names: list[str], what: str) -> str:
-        return what if len(names) == made else f"{', '.join(names)}: {what}"
-
-    lines = [of(names, line) for line, names in origins.items()]
-    rows = [[of(names, stage), *cells] for (stage, *cells), names in stages.items()]
+    lines = [_of(names, line, made) for line, names in origins.items()]
+    rows = [[_of(names, stage, made), *cells] for (stage, *cells), names in stages.items()]
     shared, table = _parted(Table(["stage", *_ABOUT], rows, is_text=True), keep=2)
     return [Heading("Made with", 3), Bullets([*lines, *shared]), *([table] if rows else [])]
 

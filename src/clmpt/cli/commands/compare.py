@@ -53,19 +53,15 @@ def _form(options: argparse.Namespace) -> str | None:
     asked = [form for form in _WRITERS if getattr(options, form)]
     if len(asked) > 1:
         raise SettingError(f"--{asked[0]} and --{asked[1]} cannot be used together.")
-    if not options.out:
-        return asked[0] if asked else None
-    form = _BY_ENDING.get(Path(options.out).suffix)
+    form = _BY_ENDING.get(Path(options.out).suffix) if options.out else None
     if asked and form not in (None, asked[0]):
         raise SettingError(f"'{options.out}' ends like {form}, and --{asked[0]} was asked for.")
-    if asked:
-        return asked[0]
-    if form is None:
+    if options.out and not asked and form is None:
         raise SettingError(
             f"'{options.out}' does not say how to write it. Let it end in "
             f"{', '.join(_BY_ENDING)}, or add --markdown, --latex, --csv or --json."
         )
-    return form
+    return asked[0] if asked else form
 
 
 def _show(found: Comparison) -> None:

@@ -32,7 +32,7 @@ from clmpt.graph.knowledge_graph import KnowledgeGraph
 from clmpt.graph.opening import open_graph
 from clmpt.pages.comparison import caveats, compare, main_table, save
 from clmpt.pages.entry import Entry, distinct
-from clmpt.pages.published import published_rows, title_of
+from clmpt.pages.published import title_of
 from clmpt.pages.report_folder import read_report
 from clmpt.pages.seeds import seed_groups
 from clmpt.pages.trials import trials_table
@@ -146,7 +146,7 @@ def _show_tables(entries: list[Entry]) -> None:
         own = [entry for entry in entries if entry.benchmark == benchmark]
         table = main_table(own, benchmark)
         show_table(TerminalTable(benchmark, table.headers, table.rows))
-        found = caveats(own) if published_rows(benchmark) else []
+        found = caveats(own)
         if found:
             tell(f"Published rows: {' '.join(found)}")
         for name, note in _footnotes(own).items():

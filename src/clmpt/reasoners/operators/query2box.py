@@ -72,7 +72,7 @@ class Query2box(MarginModel):
         return settings.margin - outside_GK - settings.inside * inside_GK  # eq:query2box-score
 
     def match_all(self, set_GX: Tensor, row_EF: Tensor) -> Tensor:
-        """By distances to two corners and the centre, which takes a third of the time. With an
+        """By distances to two corners and the centre: of steps, a quarter of the time. With an
         offset o ≥ 0, max(0, |d| - o) is half of |d - o| + |d + o|, less o."""
         if self.settings.offsets != "absolute":
             return super().match_all(set_GX, row_EF)
