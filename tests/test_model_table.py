@@ -80,6 +80,11 @@ def test_a_row_is_compared_with_what_its_recipe_reproduces(made: Path) -> None:
     assert found["points"].entries[0].published == ""
 
 
+def test_beam_search_is_not_measured_where_no_row_shows_it(made: Path) -> None:
+    reports = {path.name.partition("-")[0] for path in (made / "run" / "reports").iterdir()}
+    assert reports == {"clmpt", "gqe"}
+
+
 def test_the_page_is_sorted_and_says_what_made_each_row(made: Path) -> None:
     page = (made / "run" / "tables" / "table" / "report.md").read_text()
     assert page.startswith("# Two models, four steps each")
